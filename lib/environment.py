@@ -1,0 +1,54 @@
+"""Where a record was made: code version, machine, cost.  Recorded, never hashed into a run's id."""
+
+import platform
+import resource
+import subprocess
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def describe(device: torch.device, *, started: datetime, seconds: float, data_sha256: str) -> dict[str, Any]:
+    """The ``env`` block of a record; peak memory in MiB, of the GPU or, on the CPU, of the whole process."""
+    commit, dirty = _version()
+    return {
+        "git_commit": commit,
+        "dirty": dirty,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine() + " CPU",
+        "seconds": round(seconds, 1),
+        "peak_memory_mib": round(_peak_memory(device) / 2**20),
+        "started": started.isoformat(timespec="seconds"),
+        "data_sha256": data_sha256,
+        "flags": {"threads": torch.get_num_threads(), "tf32": torch.backends.cuda.matmul.allow_tf32},
+    }
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Count the GPU's peak memory from here on; the CPU's cannot be reset."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # kilobytes on Linux
+
+
+@lru_cache(maxsize=1)
+def _version() -> tuple[str | None, bool | None]:
+    """Commit of the code, and whether ``lib`` differs from it; (None, None) outside a git checkout."""
+    git = ["git", "-C", str(_REPOSITORY)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "lib"], check=False, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+    return commit, changed.returncode != 0

@@ -1,0 +1,7 @@
+"""Layers of the papers, drop-in twins of torch's: same arguments, same ``state_dict``."""
+
+from lib.layers.noisy_conv2d import NoisyConv2d as NoisyConv2d
+from lib.layers.noisy_linear import NoisyLinear as NoisyLinear
+from lib.layers.weight_noise import held_noise as held_noise
+from lib.layers.weight_noise import noisy_layers as noisy_layers
+from lib.layers.weight_noise import set_weight_noise as set_weight_noise

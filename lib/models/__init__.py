@@ -1,0 +1,32 @@
+"""Models: one file, one architecture, layers put together and nothing new.
+
+A model file defines ``build(norm, classes) -> nn.Module``; all its trainable maps are noisy layers with σ = 0, so
+one architecture serves noise-free training, noisy weights and SI-DPSGD alike.
+
+    >>> sum(p.numel() for p in build("lenet5").parameters())
+    61706
+"""
+
+from torch import nn
+
+from lib import registry
+
+
+def build(name: str, *, norm: str = "none", classes: int = 10) -> nn.Module:
+    """The model in ``lib/models/<name>.py``, freshly initialised by torch's default generator."""
+    return registry.load("models", name).build(norm=norm, classes=classes)
+
+
+def norm_layer(norm: str, *shape: int) -> list[nn.Module]:
+    """The layers that normalise pre-activations of ``shape`` (C, H, W) or (D,): a list of none or one.
+
+    v2 eq. 1 to 3: batch norm takes its mean and variance over examples (and positions), layer norm over all
+    neurons of the layer, [C, H, W] for a convolution; both with learnable γ = 1, β = 0 at the start.
+    """
+    if norm == "none":
+        return []
+    if norm == "layer":
+        return [nn.LayerNorm(list(shape))]
+    if norm == "batch":
+        return [nn.BatchNorm2d(shape[0]) if len(shape) == 3 else nn.BatchNorm1d(shape[0])]
+    raise ValueError(f"norm: expected one of none, batch, layer; got {norm!r}")

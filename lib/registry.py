@@ -1,0 +1,31 @@
+"""The folder is the registry: one file, one entry.
+
+Tables, models and methods are found by listing their folders, so adding one is adding a file, and an error
+message always lists exactly what is there.  Listing does not import, hence costs no torch.
+
+    >>> registry.names("models")
+    ('lenet5', 'lenet_300_100')
+"""
+
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+_HERE = Path(__file__).parent
+
+
+def names(room: str) -> tuple[str, ...]:
+    """The entries of a room (a folder of this package), sorted; files that begin with an underscore are not entries."""
+    return tuple(sorted(path.stem for path in (_HERE / room).glob("*.py") if not path.stem.startswith("_")))
+
+
+def check(room: str, name: str) -> None:
+    """Raise ``ValueError``, listing the entries, unless ``name`` is one of them."""
+    if name not in names(room):
+        raise ValueError(f"unknown {room.rstrip('s')} {name!r}; expected one of {', '.join(names(room))}")
+
+
+def load(room: str, name: str) -> ModuleType:
+    """Import the entry ``name`` of ``room``; raise ``ValueError``, listing the entries, if there is none."""
+    check(room, name)
+    return import_module(f"lib.{room}.{name}")

@@ -1,0 +1,136 @@
+"""A run: one cell of one table under one seed, as plain data.
+
+    >>> from lib.run import Run
+    >>> run = Run(dataset="mnist", model="lenet5", lr=1e-3, epochs=10, batch_size=256, norm="batch")
+    >>> run.id
+    'fa1b59a2d7e8'
+
+The id names everything that can change the result and nothing else: device, worker count and the like are recorded
+with the result, never hashed.  Fields that hold their default value are left out of the hash, so a new field
+with a default leaves every stored id alone; for the same reason **a default never changes its meaning**.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Self, get_args, get_type_hints
+
+from lib import registry
+
+NORMS = ("none", "batch", "layer")
+OPTIMIZERS = ("adam", "sgd")
+LR_SCHEDULES = ("constant", "linear")
+NOISE_ON = ("weights_and_biases", "weights")
+NOISE_DRAWS = ("step", "epoch")
+TEST_STATISTICS = ("batch", "running")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Settings of one training run.
+
+    ======================  ============================================================================================
+    dataset                 name of a data set, see :mod:`lib.data`
+    model                   name of a file in ``lib/models``
+    norm                    normalisation layer after each trainable layer: none | batch | layer
+    method                  name of a file in ``lib/methods``
+    optimizer               adam | sgd, which turns the method's gradient into an update
+    lr                      step size η
+    lr_schedule             constant | linear (falls to 0 over the run, per step)
+    epochs, batch_size      passes over the training data; examples per step
+    seed                    from which one generator per purpose is made (init, sampling, noise, …)
+    weight_noise_std        σ of w ~ N(µ, σ²), in training and testing (v2 section 2)
+    weight_noise_on         weights_and_biases | weights; the affine γ, β of normalisation layers are never noised
+    weight_noise_draw       step: fresh noise in every forward pass | epoch: one draw held for an epoch
+    test_draws              noise draws over which the test accuracy is averaged; 0 evaluates at µ, without noise
+    test_statistics         batch norm at test: batch (of the test batch) | running (averages from training)
+    validation_examples     0: train on the whole training set, report on the test set.  v > 0: hold out v training
+                            examples, report on them, and never look at the test set
+    ======================  ============================================================================================
+
+    Raises ``ValueError`` or ``TypeError`` naming the field, what was expected and what came.
+    """
+
+    dataset: str
+    model: str
+    lr: float
+    epochs: int
+    batch_size: int
+    norm: str = "none"
+    method: str = "non_private"
+    optimizer: str = "adam"
+    lr_schedule: str = "constant"
+    seed: int = 0
+    weight_noise_std: float = 0.0
+    weight_noise_on: str = "weights_and_biases"
+    weight_noise_draw: str = "step"
+    test_draws: int = 5
+    test_statistics: str = "batch"
+    validation_examples: int = 0
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(type(self)).items():
+            object.__setattr__(self, name, _checked(name, kind, getattr(self, name)))
+        registry.check("models", self.model)
+        registry.check("methods", self.method)
+        _one_of("norm", self.norm, NORMS)
+        _one_of("optimizer", self.optimizer, OPTIMIZERS)
+        _one_of("lr_schedule", self.lr_schedule, LR_SCHEDULES)
+        _one_of("weight_noise_on", self.weight_noise_on, NOISE_ON)
+        _one_of("weight_noise_draw", self.weight_noise_draw, NOISE_DRAWS)
+        _one_of("test_statistics", self.test_statistics, TEST_STATISTICS)
+        _at_least("lr", self.lr, 0.0, exclusive=True)
+        _at_least("weight_noise_std", self.weight_noise_std, 0.0)
+        for name, least in {"epochs": 1, "batch_size": 1, "seed": 0, "test_draws": 0, "validation_examples": 0}.items():
+            _at_least(name, getattr(self, name), least)
+
+    @property
+    def hashed(self) -> dict[str, Any]:
+        """The fields that the id is made from: those without a default, and those that differ from it."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+
+    @property
+    def id(self) -> str:
+        """12 hex digits of SHA-256 over the canonical JSON of :attr:`hashed`."""
+        text = json.dumps(self.hashed, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def words(self) -> str:
+        """A few words for people, the readable half of the run's file name; not unique."""
+        parts = [self.model] + [w for w in (self.norm, self.method) if w not in ("none", "non_private")]
+        if self.weight_noise_std:
+            parts.append(f"noise{self.weight_noise_std:g}")
+        return "-".join([*parts, f"lr{self.lr:g}", f"seed{self.seed}"])
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The run whose fields are ``values``; a field this version does not know is an error."""
+        known = [f.name for f in fields(cls)]
+        if unknown := sorted(set(values) - set(known)):
+            raise ValueError(f"unknown run field {unknown[0]!r}; expected some of {', '.join(known)}")
+        return cls(**values)
+
+
+def _checked(name: str, kind: Any, value: Any) -> Any:
+    """``value`` as ``kind``; a whole number where a float is meant becomes one, so 7 and 7.0 are one run."""
+    kinds = get_args(kind) or (kind,)
+    if float in kinds and type(value) is int:
+        value = float(value)
+    if type(value) not in kinds:
+        expected = " or ".join(k.__name__ for k in kinds)
+        raise TypeError(f"{name}: expected {expected}; got {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name}: expected a finite number; got {value!r}")
+    return value
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}: expected one of {', '.join(allowed)}; got {value!r}")
+
+
+def _at_least(name: str, value: float, least: float, *, exclusive: bool = False) -> None:
+    if value < least or (exclusive and value == least):
+        raise ValueError(f"{name}: expected {'more than' if exclusive else 'at least'} {least}; got {value!r}")

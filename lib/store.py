@@ -1,0 +1,115 @@
+"""Results on disk: one file, one run.
+
+``results/<table>/<words>-<id>.json`` holds the record of one finished run.  A run is looked up by its id wherever
+it lies under the root, so a run that two tables share is trained once.  A record is written to a temporary name
+and renamed: it is there whole or not at all, and nothing here overwrites a stored record.
+
+Schema 1: ``schema, id, run, metrics, privacy, history, env`` (DESIGN: one block per question a reader asks).
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lib.run import Run
+
+SCHEMA = 1
+BLOCKS = ("schema", "id", "run", "metrics", "privacy", "history", "env")
+PRIVACY = ("neighbouring_relation", "sampler", "noise_multiplier", "sampling_prob", "steps")
+PRIVACY_VALUES = ("claimed", "proven", "audited")
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+
+Record = dict[str, Any]
+
+
+class StoreError(Exception):
+    """A stored result that is not what it should be; the message names the file and what was expected."""
+
+
+def validate(record: Record) -> Record:
+    """Return ``record`` if it is one of schema 1 whose id fits its run; raise ``StoreError`` if not."""
+    if not isinstance(record, dict) or (missing := [b for b in BLOCKS if b not in record]):
+        have = ", ".join(record) if isinstance(record, dict) else type(record).__name__
+        raise StoreError(f"expected the blocks {', '.join(BLOCKS)}; got {have}")
+    if record["schema"] != SCHEMA:
+        raise StoreError(f"expected schema {SCHEMA}; got {record['schema']!r}")
+    if missing := [k for k in (*PRIVACY, *PRIVACY_VALUES) if k not in record["privacy"]]:
+        raise StoreError(f"expected privacy to say {missing[0]!r}; got {', '.join(record['privacy'])}")
+    try:
+        run = Run.from_dict(record["run"])
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"run block: {error}") from error
+    if record["id"] != run.id:
+        raise StoreError(f"expected id {run.id}, which its run block hashes to; got {record['id']!r}")
+    accuracies = {k: v for k, v in record["metrics"].items() if k.endswith("accuracy")}
+    if not accuracies or not all(isinstance(v, float) and 0.0 <= v <= 100.0 for v in accuracies.values()):
+        raise StoreError(f"expected metrics with an accuracy in percent, 0 to 100; got {record['metrics']}")
+    return record
+
+
+def read(path: Path) -> Record:
+    """The record in ``path``, validated; ``StoreError`` names the file if it is malformed or half-written."""
+    try:
+        return validate(json.loads(path.read_text(encoding="utf-8")))
+    except (StoreError, ValueError) as error:
+        raise StoreError(f"{path}: not a valid record: {error}; move it away to train this run again") from error
+
+
+class Store:
+    """The records under one root folder, indexed by id when the store is made.
+
+    ``read_only=True`` for readers.  Otherwise a folder that cannot be written is refused here, before any training.
+    """
+
+    def __init__(self, root: Path | str = RESULTS, *, read_only: bool = True) -> None:
+        self.root = Path(root)
+        self._records: dict[str, Record] = {}
+        if not read_only:
+            _check_writable(self.root)
+        self._paths = {path.stem[-12:]: path for path in sorted(self.root.glob("*/*.json"))}
+
+    def __contains__(self, run: Run) -> bool:
+        return run.id in self._paths
+
+    def get(self, run: Run) -> Record | None:
+        """The record of ``run``, or None if it was not run yet."""
+        if run.id not in self._paths:
+            return None
+        if run.id not in self._records:
+            self._records[run.id] = read(self._paths[run.id])
+        return self._records[run.id]
+
+    def records(self) -> Iterator[Record]:
+        """Every record under the root."""
+        return (read(path) for path in self._paths.values())
+
+    def write(self, table: str, record: Record) -> Path:
+        """Store ``record`` under ``table``; a run already stored anywhere under the root is refused."""
+        run = Run.from_dict(validate(record)["run"])
+        path = self.root / table / f"{run.words}-{run.id}.json"
+        if run in self or path.exists():
+            raise StoreError(f"{self._paths.get(run.id, path)}: already stored; a stored result is never overwritten")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Hidden and without the ending .json until complete, so that no reader ever picks it up half-written.
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=".", suffix=".part", delete=False, encoding="utf-8"
+        ) as file:
+            json.dump(record, file, indent=1, ensure_ascii=False, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, path)
+        self._paths[run.id] = path
+        return path
+
+
+def _check_writable(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root):
+            pass
+    except OSError as error:
+        raise StoreError(f"{root}: expected a folder that results can be written to; got {error}") from error

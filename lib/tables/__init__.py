@@ -1,0 +1,95 @@
+"""Exhibits: one file, one table or figure of the papers.
+
+A table file defines ``TABLE``, a :class:`Table`: its rows and columns, the numbers the papers print, and
+``cell(row, column, seed=…, tier=…, **point) -> Run``, which says exactly what is run for one cell under one seed.
+
+    >>> table = load("mnist_noise")
+    >>> table.printed["LeNet-300-100", 0.1].text
+    '96.98 ± 0.12'
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from lib import registry
+from lib.run import Run
+
+TIERS = ("smoke", "cpu", "paper")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a paper prints in one cell: an accuracy in percent, perhaps its standard error, or "no convergence"."""
+
+    mean: float | None = None
+    stderr: float | None = None
+
+    @property
+    def text(self) -> str:
+        if self.mean is None:
+            return "no convergence"
+        return f"{self.mean:.2f}" + (f" ± {self.stderr:.2f}" if self.stderr is not None else "")
+
+
+Row = str
+Column = float | None  # None stands for ε = ∞
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One exhibit.
+
+    =========  =========================================================================================================
+    name       of its file; also of its folder under ``results``
+    title      what it shows, with the data set
+    source     where it stands in the papers
+    notebook   the notebook that shows it, without its ending
+    rows       in the papers' words
+    column     what the columns vary, as a field of :class:`~lib.run.Run`
+    columns    its values
+    printed    the papers' numbers by (row, column); a cell the papers leave out has none
+    cell       ``cell(row, column, seed=…, tier=…, **point) -> Run``
+    grid       what is tuned: field → candidate values, the same for every cell of a row
+    tuning     ``tuning(row, column, tier=…, **point) -> Run``: the run that judges one point of the grid, on
+               validation examples, under seed 0
+    untuned    rows that take their settings as they are
+    =========  =========================================================================================================
+    """
+
+    name: str
+    title: str
+    source: str
+    notebook: str
+    rows: tuple[Row, ...]
+    column: str
+    columns: tuple[Column, ...]
+    printed: Mapping[tuple[Row, Column], Printed]
+    cell: Callable[..., Run]
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    tuning: Callable[..., Run] | None = None
+    untuned: tuple[Row, ...] = ()
+
+    def points(self, row: Row) -> list[dict[str, Any]]:
+        """The candidates among which a cell of ``row`` is tuned; none for an untuned row."""
+        if self.tuning is None or row in self.untuned:
+            return []
+        return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
+
+    @property
+    def cells(self) -> list[tuple[Row, Column]]:
+        """All (row, column), row by row."""
+        return list(product(self.rows, self.columns))
+
+
+def load(name: str) -> Table:
+    """The table in ``lib/tables/<name>.py``; ``ValueError``, listing the tables, if there is none."""
+    return registry.load("tables", name).TABLE
+
+
+def check_tier(tier: str) -> str:
+    """``tier`` itself; ``ValueError`` if it is not one of the three."""
+    if tier not in TIERS:
+        raise ValueError(f"unknown tier {tier!r}; expected one of {', '.join(TIERS)}")
+    return tier
