@@ -96,7 +96,7 @@ def folder() -> Path:
 def _read(name: str, path: Path, _modified: int, device: str) -> Dataset:
     keys = ("train_images", "train_labels", "test_images", "test_labels")
     try:
-        with np.load(path) as file:
+        with path.open("rb") as opened, np.load(opened) as file:
             # KMNIST serves as public images only, and its file may hold the test split alone.
             arrays = {key: file[key] for key in keys if key in file or name != "kmnist"}
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:

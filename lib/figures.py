@@ -64,6 +64,21 @@ def search(table: Table, tier: str, store: Store) -> Figure:
     return _closed(figure)
 
 
+def at_step_size(table: Table, tier: str, store: Store, *, lr: float) -> Figure:
+    """Validation accuracy of every row against the table's column, all tuned with the one step size ``lr``."""
+    frame = report.search(table, tier, store)
+    names = dict(zip(table.columns, report.heads(table), strict=True))
+    frame = frame[frame["lr"] == lr].assign(position=lambda part: part["column"].map(names))
+    figure, axes = plt.subplots(figsize=(9, 3.6))
+    if len(frame):
+        sns.lineplot(frame, x="position", y="accuracy", hue="row", marker="o", sort=False, ax=axes)
+        axes.legend(title=None, fontsize="small")
+    axes.set(
+        title=f"every cell at step size {lr:g}, tuning runs", xlabel="", ylabel="validation accuracy (%)", ylim=(0, 101)
+    )
+    return _closed(figure)
+
+
 def _closed(figure: Figure) -> Figure:
     """Closed for pyplot, so that a notebook shows it once: as the value of its cell."""
     plt.close(figure)

@@ -52,7 +52,7 @@ def results(table: Table, tier: str, store: Store) -> pd.DataFrame:
 
 
 def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
-    """One line per cell of ``table``: n, mean and standard error of ours, the tuned step size, and what is printed."""
+    """One line per cell of ``table``: n, mean and standard error of ours, step size, epochs, and what is printed."""
     stored = {cell: group for cell, group in results(table, tier, store).groupby(["row", "column"], dropna=False)}
     lines = []
     for row, column in table.cells:
@@ -66,6 +66,7 @@ def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
                 "mean": sum(values) / len(values) if values else None,
                 "stderr": float(sem(values)) if len(values) > 1 else None,
                 "lr": None if group is None else group["lr"].iloc[0],
+                "epochs": None if group is None else group["epochs"].iloc[0],
                 "printed": table.printed.get((row, column)),
             }
         )
@@ -96,19 +97,8 @@ def search(table: Table, tier: str, store: Store) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["row", "column", *table.grid, "accuracy"])
 
 
-def stored_and_missing(table: Table, tier: str, seeds: int, store: Store) -> tuple[int, int]:
-    """How many of the runs of ``table`` (its tuning, and ``seeds`` of every cell) are stored, and how many missing."""
-    tuning_runs = {run.id: run for cell in table.cells for run in tuning.runs(table, *cell, tier)}
-    stored = sum(run in store for run in tuning_runs.values())
-    for row, column in table.cells:
-        for seed in range(seeds):
-            run = tuning.cell_run(table, row, column, seed, tier, store)
-            stored += run is not None and run in store
-    return stored, len(tuning_runs) + seeds * len(table.cells) - stored
-
-
 def text(table: Table, tier: str, store: Store) -> str:
-    """The table as text: for every row ours, printed and the tuned step size; then privacy and the command."""
+    """The table as text: for every row ours, printed, step size and epochs of ours; then privacy and the command."""
     cells = summary(table, tier, store)
     lines = {}
     for row in table.rows:
@@ -116,7 +106,7 @@ def text(table: Table, tier: str, store: Store) -> str:
         lines[row, "ours"] = [ours(cell.mean, cell.stderr, cell.n) for cell in of_row.itertuples()]
         if any(cell is not None for cell in of_row["printed"]):
             lines[row, "printed"] = ["–" if cell is None else cell.text for cell in of_row["printed"]]
-        lines[row, "step size"] = ["–" if pd.isna(lr) else f"{lr:g}" for lr in of_row["lr"]]
+        lines[row, "lr, epochs"] = ["–" if pd.isna(c.lr) else f"{c.lr:g}, {c.epochs:.0f}" for c in of_row.itertuples()]
     frame = pd.DataFrame(lines.values(), index=pd.MultiIndex.from_tuples(lines), columns=heads(table))
     return "\n".join(
         [
@@ -124,9 +114,26 @@ def text(table: Table, tier: str, store: Store) -> str:
             frame.to_string(),
             "ours: mean ± standard error (number of seeds); accuracy after the last epoch",
             f"privacy (claimed / proven / audited ε): {privacy(table, tier, store)}",
-            f"command: {command(table, tier, int(cells['n'].max()))}",
+            f"command: {command(table, tier, seeds(table, tier, store))}",
         ]
     )
+
+
+def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
+    """The other reading of the table: every row with a single step size for all columns, out of the tuning runs.
+
+    It is the step size whose worst column is best.  Validation accuracy (%) after the short tuning run, seed 0; a row
+    whose tuning is not complete is left out.
+    """
+    frame, lines = search(table, tier, store), {}
+    for row in table.rows:
+        square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")
+        if square.shape == (len(table.points(row)), len(table.columns)) and square.notna().all(axis=None):
+            best = square.min(axis=1).idxmax()
+            lines[row] = {"step size": f"{best:g}"} | {
+                head: f"{value:.2f}" for head, value in zip(heads(table), square.loc[best], strict=True)
+            }
+    return pd.DataFrame.from_dict(lines, orient="index", columns=["step size", *heads(table)])
 
 
 def title(table: Table, tier: str) -> str:
@@ -151,6 +158,11 @@ def ours(mean: float | None, stderr: float | None, n: int) -> str:
 def command(table: Table, tier: str, seeds: int) -> str:
     """What fills the table."""
     return f"python -m lib.reproduce --tier {tier} --table {table.name} --seeds {max(seeds, 1)}"
+
+
+def seeds(table: Table, tier: str, store: Store) -> int:
+    """The largest number of seeds that a cell of ``table`` has."""
+    return int(summary(table, tier, store)["n"].max())
 
 
 def privacy(table: Table, tier: str, store: Store) -> str:

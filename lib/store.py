@@ -20,13 +20,21 @@ SCHEMA = 1
 BLOCKS = ("schema", "id", "run", "metrics", "privacy", "history", "env")
 PRIVACY = ("neighbouring_relation", "sampler", "noise_multiplier", "sampling_prob", "steps")
 PRIVACY_VALUES = ("claimed", "proven", "audited")
-RESULTS = Path(__file__).resolve().parent.parent / "results"
+_REPOSITORY = Path(__file__).resolve().parent.parent
+RESULTS = _REPOSITORY / "results"
+SMOKE_RESULTS = _REPOSITORY / "out" / "smoke"  # never under results/: smoke runs are not on the papers' data
+BENCHMARKS = RESULTS / "benchmarks"  # timings, which are not records
 
 Record = dict[str, Any]
 
 
 class StoreError(Exception):
     """A stored result that is not what it should be; the message names the file and what was expected."""
+
+
+def folder(tier: str) -> Path:
+    """Where the records of ``tier`` live."""
+    return SMOKE_RESULTS if tier == "smoke" else RESULTS
 
 
 def validate(record: Record) -> Record:
@@ -69,7 +77,8 @@ class Store:
         self._records: dict[str, Record] = {}
         if not read_only:
             _check_writable(self.root)
-        self._paths = {path.stem[-12:]: path for path in sorted(self.root.glob("*/*.json"))}
+        found = (path for path in sorted(self.root.glob("*/*.json")) if path.parent.name != BENCHMARKS.name)
+        self._paths = {path.stem[-12:]: path for path in found}
 
     def __contains__(self, run: Run) -> bool:
         return run.id in self._paths

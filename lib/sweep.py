@@ -10,21 +10,19 @@ hand; the next one finds the rest in the store.
 import argparse
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 from tqdm.auto import tqdm
 
 from lib import data, tables, tuning
 from lib.run import Run
-from lib.store import RESULTS, Record, Store, StoreError
+from lib.store import Record, Store, StoreError, folder
 from lib.tables import Table
 from lib.train import OutOfTime, train
-
-SMOKE_RESULTS = Path("out") / "smoke"  # never under results/: these are not the papers' data
 
 
 class SweepError(Exception):
@@ -44,61 +42,57 @@ class Sweep:
         return f"{self.stored} runs stored{left}"
 
 
-def results_folder(tier: str) -> Path:
-    """Where records of ``tier`` live."""
-    return SMOKE_RESULTS if tables.check_tier(tier) == "smoke" else RESULTS
-
-
-def missing(table: Table, tier: str, seeds: int, store: Store) -> tuple[list[Run], int]:
-    """The runs that can be started now, in order, and how many cells still wait for their tuning."""
-    pending = [run for row, column in table.cells for run in tuning.runs(table, row, column, tier) if run not in store]
-    if pending:
-        return _unique(pending), seeds * sum(tuning.chosen(table, *cell, tier, store) is None for cell in table.cells)
-    cells = (
-        tuning.cell_run(table, row, column, seed, tier, store) for seed in range(seeds) for row, column in table.cells
-    )
-    return _unique(run for run in cells if run is not None and run not in store), 0
-
-
 def run(
     table: Table,
     *,
     tier: str = "smoke",
     seeds: int = 1,
     minutes: float | None = None,
+    backend: str = "loky",
     n_jobs: int | None = None,
     root: Path | str | None = None,
     progress: bool = True,
 ) -> Sweep:
     """Train every missing run of ``table`` and store it.
 
-    ``minutes``: no run starts after that time, and one in hand is dropped at the end of its epoch.  ``n_jobs``: worker
-    processes, by default one per core on a CPU and one on a GPU.  Raises ``StoreError`` or ``DataError`` before any
-    training if results cannot be written or data not read, and ``SweepError`` at the end if runs failed.
+    ``minutes``: no run starts after that time, and one in hand is dropped at the end of its epoch.  ``backend``: of
+    joblib; ``n_jobs``: its workers, by default one per core on a CPU and one on a GPU.  Raises ``StoreError`` or
+    ``DataError`` before any training if results cannot be written or data not read, and ``SweepError`` at the end if
+    runs failed.
     """
-    store = Store(root if root is not None else results_folder(tier), read_only=False)
+    tables.check_tier(tier)
+    store = Store(root if root is not None else folder(tier), read_only=False)
     deadline = time.time() + 60 * minutes if minutes is not None else None
     n_jobs = n_jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
+    threads = max(1, (os.cpu_count() or 1) // n_jobs)
     result = Sweep()
-    while True:
-        runs, waiting = missing(table, tier, seeds, store)
+    for stage in (_tuning_runs, _cell_runs):
+        runs = list({run.id: run for run in stage(table, tier, seeds, store) if run not in store}.values())
         for name in {run.dataset for run in runs}:
-            data.load(name)
-        before = result.stored
-        _batch(table, runs, store, result, deadline, n_jobs, progress)
-        if result.failed:
-            raise SweepError(f"{len(result.failed)} of {len(runs)} runs failed:\n" + "\n".join(result.failed))
-        if result.stored - before < len(runs) or not waiting:
-            result.unfinished = len(runs) - (result.stored - before) + waiting
-            return result
+            data.load(name)  # a data error is raised here, once, rather than by every worker
+        with parallel_config(backend, n_jobs=n_jobs):
+            _batch(table, runs, store, result, deadline, threads, progress)
+    if result.failed:
+        raise SweepError(f"{len(result.failed)} runs failed, all others are stored:\n" + "\n".join(result.failed))
+    result.unfinished = tuning.stored_and_missing(table, tier, seeds, store)[1]
+    return result
+
+
+def _tuning_runs(table: Table, tier: str, seeds: int, store: Store) -> Iterator[Run]:
+    return (run for row, column in table.cells for run in tuning.runs(table, row, column, tier))
+
+
+def _cell_runs(table: Table, tier: str, seeds: int, store: Store) -> Iterator[Run]:
+    """Seed 0 of every cell first; a cell whose tuning is not complete is left out."""
+    runs = (tuning.cell_run(table, *cell, seed, tier, store) for seed in range(seeds) for cell in table.cells)
+    return (run for run in runs if run is not None)
 
 
 def _batch(
-    table: Table, runs: list[Run], store: Store, result: Sweep, deadline: float | None, n_jobs: int, progress: bool
+    table: Table, runs: list[Run], store: Store, result: Sweep, deadline: float | None, threads: int, progress: bool
 ) -> None:
-    threads = max(1, (os.cpu_count() or 1) // n_jobs)
     work = (delayed(_work)(run, deadline, threads) for run in runs)
-    outcomes = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)(work)
+    outcomes = Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)(work)
     for outcome in tqdm(outcomes, total=len(runs), desc=f"{table.name}", unit="run", disable=not progress):
         if isinstance(outcome, dict):
             store.write(table.name, outcome)
@@ -121,10 +115,6 @@ def _work(run: Run, deadline: float | None, threads: int) -> Record | str | None
         return None
     except Exception as error:
         return f"{run.words}-{run.id}: {type(error).__name__}: {error}"
-
-
-def _unique(runs: Iterable[Run]) -> list[Run]:
-    return list({run.id: run for run in runs}.values())
 
 
 def main() -> None:

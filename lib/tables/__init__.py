@@ -46,6 +46,7 @@ class Table:
     title      what it shows, with the data set
     source     where it stands in the papers
     notebook   the notebook that shows it, without its ending
+    figure     the name of the figure shown with it in that notebook, itself an exhibit
     rows       in the papers' words
     column     what the columns vary, as a field of :class:`~lib.run.Run`
     columns    its values
@@ -62,6 +63,7 @@ class Table:
     title: str
     source: str
     notebook: str
+    figure: str | None = None
     rows: tuple[Row, ...]
     column: str
     columns: tuple[Column, ...]

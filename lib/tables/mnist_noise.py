@@ -82,6 +82,7 @@ TABLE = Table(
     title="MNIST test accuracy (%) with noise N(0, σ²) on the weights, in training and testing",
     source="v2 Table 2 = v1 Table 1",
     notebook="01_noise_robustness",
+    figure="mnist_convergence",
     rows=tuple(MODELS),
     column="weight_noise_std",
     columns=COLUMNS,

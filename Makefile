@@ -1,0 +1,37 @@
+# Every target builds .venv by itself; all that is needed is Python 3.11 to 3.13.
+#   make reproduce [TIER=smoke|cpu|paper] [ARGS="--table mnist_noise --seeds 5 --minutes 60"]
+PYTHON ?= python3
+TIER ?= smoke
+BIN := .venv/bin
+
+.PHONY: reproduce test test-all lab bench notebooks
+
+reproduce: .venv/installed
+	$(BIN)/python -m lib.reproduce --tier $(TIER) $(ARGS)
+
+test: .venv/installed
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/python -m pytest
+
+test-all: .venv/installed
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -m ""
+
+lab: .venv/installed
+	$(BIN)/jupyter lab notebooks
+
+bench: .venv/installed
+	$(BIN)/python -m lib.bench
+
+# Executes the notebooks where they stand, as they are committed: without times and widget state.
+notebooks: .venv/installed
+	$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
+	    --ExecutePreprocessor.store_widget_state=False notebooks/*.ipynb
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else \
+	    f"expected Python 3.11 to 3.13; got {v.major}.{v.minor}; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@touch $@

@@ -1,0 +1,89 @@
+"""Every notebook in batch, then the report.
+
+    python -m lib.reproduce --tier cpu --table mnist_noise --seeds 5 --minutes 60
+
+runs each table's notebook through papermill into ``out/<tier>/`` with ``run_missing=True``, then writes
+``results/REPORT.md`` and README's ledger from what is stored under ``results/``.  A second call goes on where the
+first one stopped.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import papermill
+from nbclient.exceptions import CellExecutionError
+from papermill.exceptions import PapermillExecutionError
+
+from lib import ledger, registry, tables
+from lib.store import RESULTS, Store, StoreError, folder
+from lib.tables import Table
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SEEDS = {"smoke": 1, "cpu": 5, "paper": 10}
+
+
+def exhibits(names: list[str] | None = None) -> list[Table]:
+    """The tables to run, all by default; a figure is run with the table it is shown with."""
+    every = [tables.load(name) for name in registry.names("tables")]
+    wanted = [tables.load(name).name for name in names] if names else [table.name for table in every]
+    shown_with = {table.figure: table.name for table in every if table.figure}
+    kept = {shown_with.get(name, name) for name in wanted}
+    return [table for table in every if table.name in kept]
+
+
+def run_notebook(table: Table, *, tier: str, seeds: int, minutes: float | None, n_jobs: int | None) -> Path:
+    """Execute the notebook of ``table`` into ``out/<tier>/<notebook>-<table>.ipynb``; the path of the result."""
+    output = REPOSITORY / "out" / tier / f"{table.notebook}-{table.name}.ipynb"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    parameters = {"table": table.name, "figure": table.figure, "tier": tier, "seeds": seeds, "run_missing": True}
+    parameters |= {"minutes": minutes, "n_jobs": n_jobs}
+    papermill.execute_notebook(
+        REPOSITORY / "notebooks" / f"{table.notebook}.ipynb",
+        output,
+        parameters,
+        cwd=REPOSITORY,
+        kernel_name="python3",
+        progress_bar=False,
+        log_output=False,
+        stderr_file=sys.stderr,
+    )
+    return output
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m lib.reproduce", description=__doc__.split("\n")[0])
+    parser.add_argument("--tier", default="smoke", help=f"{', '.join(tables.TIERS)} (default: smoke)")
+    parser.add_argument("--table", action="append", help="one of lib/tables; may be given again (default: all)")
+    parser.add_argument("--seeds", type=int, help=f"seeds per cell (default: {SEEDS})")
+    parser.add_argument("--minutes", type=float, help="time budget for training; the next call goes on from there")
+    parser.add_argument("--n-jobs", type=int, help="worker processes (default: one per core, or one on a GPU)")
+    arguments = parser.parse_args()
+    try:
+        reproduce(**vars(arguments))
+    except (ValueError, StoreError) as error:
+        raise SystemExit(f"error: {error}") from error
+    except (PapermillExecutionError, CellExecutionError) as error:
+        raise SystemExit(f"error: {error.ename}: {error.evalue}") from error
+
+
+def reproduce(
+    *, tier: str, table: list[str] | None, seeds: int | None, minutes: float | None, n_jobs: int | None
+) -> None:
+    """Run the notebooks of the named tables (None: all) and write the report; see the module's page."""
+    tables.check_tier(tier)
+    chosen = exhibits(table)
+    Store(folder(tier), read_only=False)
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    for exhibit in chosen:
+        left = None if deadline is None else max(0.0, (deadline - time.monotonic()) / 60)
+        print(f"{exhibit.name} ({exhibit.source}), tier {tier}", flush=True)
+        output = run_notebook(exhibit, tier=tier, seeds=seeds or SEEDS[tier], minutes=left, n_jobs=n_jobs)
+        print(f"  → {output.relative_to(REPOSITORY)}")
+    ledger.write(REPOSITORY / "README.md")
+    print(f"  → {(RESULTS / 'REPORT.md').relative_to(REPOSITORY)}")
+
+
+if __name__ == "__main__":
+    main()

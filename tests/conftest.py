@@ -1,0 +1,55 @@
+"""Small made-up records and stores; nothing here or in the tests touches the network or ``results/``."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from lib import methods, tuning
+from lib.run import Run
+from lib.store import SCHEMA, Record, Store
+from lib.tables import Table
+
+
+def make_run(**changes) -> Run:
+    """A valid run on the digits, with ``changes``."""
+    return Run(**{"dataset": "digits", "model": "lenet_300_100", "lr": 0.01, "epochs": 2, "batch_size": 64} | changes)
+
+
+def make_record(run: Run, *accuracies: float) -> Record:
+    """The record that ``run`` would leave if it had reached ``accuracies``, one per epoch."""
+    name = "validation_accuracy" if run.validation_examples else "test_accuracy"
+    return {
+        "schema": SCHEMA,
+        "id": run.id,
+        "run": asdict(run),
+        "metrics": {name: float(accuracies[-1])},
+        "privacy": methods.build(run).privacy(1000, 10),
+        "history": {"train_loss": [1.0] * len(accuracies), name: [float(a) for a in accuracies]},
+        "env": {"seconds": 1.0, "device": "a made-up CPU"},
+    }
+
+
+@pytest.fixture
+def fill(tmp_path: Path) -> Callable[..., Store]:
+    """``fill(table, curve, tier, seeds)`` → a store with every run of ``table``.
+
+    ``curve(row, column, seed)`` gives the accuracies by epoch, or None to leave a cell out.  The tuning runs are made
+    so that the grid's second point wins.
+    """
+
+    def fill(table: Table, curve: Callable, *, tier: str = "cpu", seeds: int = 1) -> Store:
+        store = Store(tmp_path / "results", read_only=False)
+        for row, column in table.cells:
+            for i, run in enumerate(tuning.runs(table, row, column, tier)):
+                if run not in store:
+                    store.write(table.name, make_record(run, 60.0 if i == 1 else 50.0))
+        for row, column in table.cells:
+            for seed in range(seeds):
+                run, accuracies = tuning.cell_run(table, row, column, seed, tier, store), curve(row, column, seed)
+                if accuracies is not None and run not in store:
+                    store.write(table.name, make_record(run, *accuracies))
+        return store
+
+    return fill

@@ -1,0 +1,80 @@
+"""Every claim can hold, can fail, and is open while results are missing."""
+
+import pytest
+
+from lib import claims, tables
+from lib.claims import CLAIMS, Verdict
+
+TABLE, FIGURE = tables.load("mnist_noise"), tables.load("mnist_convergence")
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+
+
+def as_printed(row, column, seed):
+    """What the papers print: 98 or 99 everywhere, chance for plain networks from σ = .3 on."""
+    plain = not row.startswith(("BN", "LN"))
+    return [10.0 if plain and column >= 0.3 else 98.1 if "300" in row else 99.1]
+
+
+def slower_by(factor: int):
+    """Curves that reach 98 % at epoch 2 for σ < 10, and ``factor`` times later at σ = 10, with one step size."""
+
+    def curve(row, column, seed):
+        first = 2 * factor if column == 10 and row == FIGURE.rows[0] else 2
+        return [50.0] * (first - 1) + [98.0, 98.4]
+
+    return curve
+
+
+def changed(cells, value):
+    return lambda row, column, seed: [value] if (row, column) in cells else as_printed(row, column, seed)
+
+
+@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.table == "mnist_noise"], ids=lambda claim: claim.name)
+def test_claims_about_the_table_hold_on_the_printed_numbers_and_are_open_without(claim, fill, tmp_path):
+    assert claim.judge("cpu", fill(TABLE, lambda *_: None)).status == "open"
+    assert claim.judge("cpu", fill(TABLE, as_printed)).status == "holds"
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "value"),
+    [
+        ("Noise-free accuracy", [("LN-LeNet-5", 0.0)], 98.85),
+        ("BN networks tolerate weight noise", [("BN-LeNet-5", 2.0)], 98.5),
+        ("LN networks tolerate weight noise", [("LN-LeNet-300-100", 0.1)], 97.5),
+        ("Plain networks do not converge at σ ≥ 1", [("LeNet-5", 1.0)], 25.0),
+        ("Plain networks do not converge at σ = 0.3", [("LeNet-300-100", 0.3)], 90.0),
+    ],
+)
+def test_one_cell_is_enough_to_make_a_claim_fail(name, cells, value, fill):
+    store = fill(TABLE, changed(cells, value))
+    failed = [claim.name for claim in claims.of("mnist_noise") if claim.judge("cpu", store).status == "fails"]
+    assert name in failed
+    assert f"{value:.2f}" in BY_NAME[name].judge("cpu", store).evidence
+
+
+@pytest.mark.parametrize(("factor", "status"), [(7, "holds"), (4, "holds"), (14, "holds"), (3, "fails"), (15, "fails")])
+def test_the_factor_of_order_7(factor, status, fill):
+    verdict = BY_NAME["Large noise: slower by a factor of order 7"].judge("cpu", fill(FIGURE, slower_by(factor)))
+    assert verdict.status == status
+    assert f"2.0 epochs to 97 % at σ = 1, {2 * factor:.1f} at σ = 10, × {factor:.1f}" in verdict.evidence
+
+
+def test_a_curve_that_never_arrives_is_infinitely_slow(fill):
+    store = fill(FIGURE, lambda row, column, seed: [50.0] if column == 10 and seed == 1 else [98.0], seeds=2)
+    assert claims.epochs_to_reach(FIGURE.rows[0], 10.0, "cpu", store) == float("inf")
+    assert BY_NAME["Large noise: slower by a factor of order 7"].judge("cpu", store).status == "fails"
+
+
+def test_curves_that_are_missing_leave_the_claims_about_them_open(fill):
+    store = fill(FIGURE, lambda row, column, seed: None)
+    assert {claim.judge("cpu", store).status for claim in claims.of("mnist_convergence")} == {"open"}
+
+
+@pytest.mark.parametrize(("last", "status"), [(98.0, "holds"), (97.0, "fails")])
+def test_the_same_accuracy_in_the_end(last, status, fill):
+    store = fill(FIGURE, lambda row, column, seed: [last if column == 10 else 98.4])
+    assert BY_NAME["Large noise: the same accuracy in the end"].judge("cpu", store).status == status
+
+
+def test_a_verdict_reads_as_a_sentence():
+    assert str(Verdict("holds", "98 at σ = 1")) == "holds: 98 at σ = 1"

@@ -1,0 +1,119 @@
+"""Data sets: resident tensors, and one clear line when a file is missing or damaged."""
+
+import numpy as np
+import pytest
+import torch
+
+from lib import data
+from lib.data import DataError
+from lib.generators import generator
+
+ARRAYS = {
+    "train_images": np.arange(6 * 28 * 28, dtype=np.uint8).reshape(6, 28, 28),
+    "train_labels": np.array([0, 1, 2, 0, 1, 2], np.uint8),
+    "test_images": np.zeros((3, 28, 28), np.uint8),
+    "test_labels": np.array([0, 1, 2], np.uint8),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def offline(cache: str) -> dict:
+    raise OSError("no route to host")
+
+
+def test_digits_fit_the_mnist_models():
+    digits = data.load("digits")
+    assert digits.train_images.shape == (1437, 1, 28, 28)
+    assert digits.test_images.shape == (360, 1, 28, 28)
+    assert digits.train_images.dtype == torch.uint8
+    assert digits.train_labels.dtype == torch.int64
+    assert digits.classes == 10
+    assert digits.train_images.max() == 255
+    assert int(digits.train_images[:, :, :2].max()) == 0
+
+
+def test_a_file_in_the_folder_is_read(folder):
+    np.savez(folder / "mnist.npz", **ARRAYS)
+    mnist = data.load("mnist")
+    assert mnist.train_images.shape == (6, 1, 28, 28)
+    assert mnist.train_labels.tolist() == [0, 1, 2, 0, 1, 2]
+    assert mnist.train_images[1, 0, 0, 0] == ARRAYS["train_images"][1, 0, 0]
+    assert len(mnist.sha256) == 64
+
+
+def test_a_changed_file_is_read_again_and_has_another_hash(folder):
+    np.savez(folder / "mnist.npz", **ARRAYS)
+    first = data.load("mnist")
+    np.savez(folder / "mnist.npz", **ARRAYS | {"test_labels": np.array([2, 1, 0], np.uint8)})
+    second = data.load("mnist")
+    assert second.test_labels.tolist() == [2, 1, 0]
+    assert first.sha256 != second.sha256
+
+
+def test_kmnist_may_have_its_test_images_only(folder):
+    np.savez(folder / "kmnist.npz", test_images=ARRAYS["test_images"], test_labels=ARRAYS["test_labels"])
+    assert len(data.load("kmnist").train_labels) == 0
+    assert data.load("kmnist").test_images.shape == (3, 1, 28, 28)
+
+
+def test_a_missing_file_is_downloaded_once_and_kept(folder, monkeypatch):
+    monkeypatch.setitem(data.DOWNLOADS, "mnist", lambda cache: dict(ARRAYS))
+    first = data.load("mnist")
+    monkeypatch.setitem(data.DOWNLOADS, "mnist", offline)
+    assert data.load("mnist").sha256 == first.sha256
+    assert [path.name for path in folder.iterdir()] == ["mnist.npz"]
+
+
+def test_offline_the_error_says_which_file_where_and_what_to_do(folder, monkeypatch):
+    monkeypatch.setitem(data.DOWNLOADS, "mnist", offline)
+    with pytest.raises(DataError) as refused:
+        data.load("mnist")
+    message = str(refused.value)
+    assert str(folder / "mnist.npz") in message
+    assert "no route to host" in message
+    assert f"set ${data.FOLDER_VARIABLE}" in message
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:500]), "expected an .npz file"),
+        (lambda path: path.write_bytes(b""), "expected an .npz file"),
+        (lambda path: np.savez(path, test_images=ARRAYS["test_images"]), "train_images is not a file"),
+        (lambda path: np.savez(path, **ARRAYS | {"train_labels": ARRAYS["test_labels"]}), "with one label each"),
+        (lambda path: np.savez(path, **ARRAYS | {"test_images": np.zeros((3, 28, 28))}), "expected uint8 test images"),
+    ],
+)
+def test_a_damaged_file_is_refused(folder, damage, message):
+    path = folder / "mnist.npz"
+    np.savez(path, **ARRAYS)
+    damage(path)
+    with pytest.raises(DataError, match=message):
+        data.load("mnist")
+    assert path.exists()
+
+
+def test_an_unknown_data_set_is_refused():
+    with pytest.raises(DataError, match="unknown data set 'minst'; expected one of digits, kmnist, mnist"):
+        data.load("minst")
+
+
+def test_held_out_examples_replace_the_test_set():
+    digits = data.load("digits")
+    tuning = digits.hold_out(297, generator(0, "validation split"))
+    assert (len(tuning.train_labels), len(tuning.test_labels)) == (1140, 297)
+    both = torch.cat([tuning.train_images, tuning.test_images]).flatten(1)
+    everything = digits.train_images.flatten(1)
+    assert sorted(map(bytes, both.numpy())) == sorted(map(bytes, everything.numpy()))
+    with pytest.raises(ValueError, match="validation_examples: expected 1 to 1436 of digits's training set; got 1437"):
+        digits.hold_out(1437, generator(0, "validation split"))
+
+
+def test_inputs_are_between_0_and_1():
+    assert data.as_input(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist() == pytest.approx([0, 0.2, 1])

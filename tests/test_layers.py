@@ -1,0 +1,119 @@
+"""Noisy layers: twins of torch's at σ = 0, the right noise otherwise."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from lib.layers import NoisyConv2d, NoisyLinear, held_noise, noisy_layers, set_weight_noise
+
+sizes = st.integers(1, 6)
+
+
+def same(layer: nn.Module, twin: nn.Module, x: torch.Tensor) -> None:
+    """Equal outputs, input gradients and parameter gradients, bit for bit."""
+    layer.load_state_dict(twin.state_dict())
+    results = []
+    for module in (layer, twin):
+        inputs = x.clone().requires_grad_()
+        y = module(inputs)
+        y.square().sum().backward()
+        results.append([y, inputs.grad, *(p.grad for p in module.parameters())])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@given(batch=st.integers(0, 6), features=sizes, out=sizes, bias=st.booleans())
+@settings(deadline=None, max_examples=30, derandomize=True)
+def test_linear_without_noise_is_its_twin(batch, features, out, bias):
+    same(NoisyLinear(features, out, bias), nn.Linear(features, out, bias), torch.randn(batch, 2, features))
+
+
+@given(
+    batch=st.integers(1, 3),
+    groups=st.integers(1, 2),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 2),
+    padding=st.integers(0, 2),
+    bias=st.booleans(),
+    mode=st.sampled_from(["zeros", "circular"]),
+)
+@settings(deadline=None, max_examples=30, derandomize=True)
+def test_conv_without_noise_is_its_twin(batch, groups, kernel, stride, padding, bias, mode):
+    how = {"stride": stride, "padding": padding, "groups": groups, "bias": bias, "padding_mode": mode}
+    x = torch.randn(batch, 2 * groups, 5, 6)
+    same(NoisyConv2d(2 * groups, 4, kernel, **how), nn.Conv2d(2 * groups, 4, kernel, **how), x)
+
+
+def make(kind: str, **noise) -> nn.Module:
+    return NoisyLinear(60, 70, **noise) if kind == "linear" else NoisyConv2d(20, 25, 3, **noise)
+
+
+def is_normal(sample: torch.Tensor, std: float) -> bool:
+    """Mean 0 and standard deviation ``std``, each within four of its standard errors."""
+    n = sample.numel()
+    return bool(sample.mean().abs() < 4 * std / math.sqrt(n) and (sample.std() / std - 1).abs() < 4 / math.sqrt(2 * n))
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+def test_the_noise_has_the_right_scale_and_no_other(kind):
+    layer = make(kind, noise_std=0.3, generator=torch.Generator().manual_seed(0))
+    weight, bias = zip(*(layer._noisy_parameters() for _ in range(20)), strict=True)
+    for noise in (torch.stack(weight) - layer.weight, torch.stack(bias) - layer.bias):
+        assert is_normal(noise, 0.3)
+        assert not is_normal(noise, 0.2)
+        assert not is_normal(noise, 0.45)
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+def test_the_mean_is_learnt_by_reparametrisation(kind):
+    """∂loss/∂µ is ∂loss/∂w at the drawn w: for a loss linear in w it does not depend on the draw."""
+    layer = make(kind, noise_std=5.0)
+    x = torch.randn(3, 60) if kind == "linear" else torch.randn(3, 20, 4, 4)
+    gradients = [torch.autograd.grad(layer(x).sum(), layer.weight)[0] for _ in range(2)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_every_forward_pass_draws_afresh_unless_held():
+    layer, x = NoisyLinear(3, 4, noise_std=1.0), torch.ones(1, 3)
+    assert not torch.equal(layer(x), layer(x))
+    with held_noise(layer):
+        held = layer(x)
+        torch.testing.assert_close(layer(x), held, rtol=0, atol=0)
+    assert not torch.equal(layer(x), held)
+
+
+def test_all_examples_of_a_pass_share_one_draw():
+    y = NoisyLinear(3, 4, noise_std=1.0)(torch.ones(5, 3))
+    torch.testing.assert_close(y, y[:1].expand(5, 4))
+
+
+def test_a_generator_makes_the_noise_repeatable_and_leaves_the_global_one_alone():
+    layer, x = NoisyLinear(3, 4, noise_std=1.0, generator=torch.Generator().manual_seed(7)), torch.ones(1, 3)
+    state, first = torch.get_rng_state(), layer(x)
+    assert torch.equal(torch.get_rng_state(), state)
+    layer.generator.manual_seed(7)
+    torch.testing.assert_close(layer(x), first, rtol=0, atol=0)
+
+
+def test_biases_can_be_left_without_noise():
+    layer = NoisyLinear(3, 4, noise_std=1.0, noise_on_bias=False)
+    torch.testing.assert_close(layer(torch.zeros(1, 3))[0], layer.bias)
+
+
+def test_one_call_sets_the_noise_of_a_whole_model():
+    model = nn.Sequential(NoisyConv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), NoisyLinear(8, 2), nn.Linear(2, 2))
+    set_weight_noise(model, 0.5, noise_on_bias=False)
+    assert [(layer.noise_std, layer.noise_on_bias) for layer in noisy_layers(model)] == [(0.5, False)] * 2
+    assert "noise_std=0.5" in repr(model)
+
+
+@pytest.mark.parametrize("std", [-0.1, math.inf, math.nan])
+def test_an_impossible_noise_is_refused(std):
+    with pytest.raises(ValueError, match="noise_std: expected a finite number of at least 0; got"):
+        NoisyLinear(2, 2, noise_std=std)
+    with pytest.raises(ValueError, match="noise_std"):
+        set_weight_noise(NoisyLinear(2, 2), std)

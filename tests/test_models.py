@@ -1,0 +1,78 @@
+"""Architectures against v1 appendix A, and the scale invariance that v2 section 2 builds on."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from lib import models, registry
+from lib.layers import NoisyConv2d, NoisyLinear
+
+NAMES = registry.names("models")
+WIDTHS = {"lenet5": [6, 16, 120, 84, 10], "lenet_300_100": [300, 100, 10]}
+PARAMETERS = {"lenet5": 61_706, "lenet_300_100": 266_610}
+
+
+def trainable_maps(model: nn.Module) -> list[nn.Module]:
+    return [layer for layer in model.modules() if isinstance(layer, NoisyConv2d | NoisyLinear)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_architectures_are_the_papers(name):
+    model = models.build(name)
+    assert [len(layer.weight) for layer in trainable_maps(model)] == WIDTHS[name]
+    assert sum(p.numel() for p in model.parameters()) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+def test_images_become_logits(name, norm):
+    assert models.build(name, norm=norm, classes=7)(torch.rand(3, 1, 28, 28)).shape == (3, 7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("norm", "kinds"), [("batch", (nn.BatchNorm1d, nn.BatchNorm2d)), ("layer", (nn.LayerNorm,))])
+def test_a_norm_layer_follows_every_trainable_layer(name, norm, kinds):
+    layers = list(models.build(name, norm=norm))
+    for i, layer in enumerate(layers):
+        assert isinstance(layer, NoisyConv2d | NoisyLinear) == (
+            i + 1 < len(layers) and isinstance(layers[i + 1], kinds)
+        )
+
+
+def scaled(model: nn.Module, factor: float, x: torch.Tensor) -> torch.Tensor:
+    """The output with every weight and bias multiplied by ``factor``; γ and β are left as they are."""
+    with torch.no_grad():
+        for layer in trainable_maps(model):
+            layer.weight.mul_(factor)
+            layer.bias.mul_(factor)
+        y = model(x)
+        for layer in trainable_maps(model):
+            layer.weight.div_(factor)
+            layer.bias.div_(factor)
+    return y
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@given(factor=st.floats(0.25, 64.0), seed=st.integers(0, 100))
+@settings(deadline=None, max_examples=10, derandomize=True)
+def test_normalised_networks_do_not_feel_the_scale_of_their_weights(name, norm, factor, seed):
+    torch.manual_seed(seed)
+    model, x = models.build(name, norm=norm).double(), torch.rand(8, 1, 28, 28, dtype=torch.float64)
+    for layer in model:
+        if hasattr(layer, "eps"):
+            layer.eps = 1e-12  # the ε that keeps the division finite is all that breaks the invariance
+    torch.testing.assert_close(scaled(model, factor, x), model(x), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_plain_networks_do(name):
+    model, x = models.build(name), torch.rand(8, 1, 28, 28)
+    assert not torch.allclose(scaled(model, 2.0, x), model(x), rtol=0.1)
+
+
+def test_an_unknown_norm_is_refused():
+    with pytest.raises(ValueError, match="norm: expected one of none, batch, layer; got 'group'"):
+        models.build("lenet5", norm="group")

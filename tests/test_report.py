@@ -1,0 +1,112 @@
+"""Stored beside printed, checked by hand."""
+
+import pytest
+
+from lib import figures, ledger, report, tables
+from lib.claims import CLAIMS, of
+from lib.store import RESULTS, Store
+
+TABLE = tables.load("mnist_noise")
+
+
+def by_seed(row, column, seed):
+    """98, 99 and 100 for the three seeds: mean 99, standard error 1/√3."""
+    return [50.0, 98.0 + seed]
+
+
+def test_mean_and_standard_error_by_hand(fill):
+    cells = report.summary(TABLE, "cpu", fill(TABLE, by_seed, seeds=3))
+    assert len(cells) == 36
+    assert set(cells["n"]) == {3}
+    assert cells["mean"].tolist() == pytest.approx([99.0] * 36)
+    assert cells["stderr"].tolist() == pytest.approx([3**-0.5] * 36)
+    assert set(cells["lr"]) == {0.003}  # the second point of the grid, which conftest lets win
+
+
+def test_the_text_has_every_row_ours_and_printed(fill):
+    text = report.text(TABLE, "cpu", fill(TABLE, by_seed, seeds=3))
+    assert text.count("99.00 ± 0.58 (3)") == 36
+    assert "98.40 ± 0.03" in text
+    assert text.count("no convergence") == 6
+    assert "python -m lib.reproduce --tier cpu --table mnist_noise --seeds 3" in text
+    assert "non-private training" in text
+    assert all(row in text for row in TABLE.rows)
+
+
+def test_missing_cells_are_dashes_and_one_seed_has_no_spread(fill):
+    store = fill(TABLE, lambda row, column, seed: [97.5] if row == "LeNet-5" else None)
+    lines = report.text(TABLE, "cpu", store).splitlines()
+    assert sum("97.50 (1)" in line for line in lines) == 1
+    assert next(line for line in lines if line.startswith("BN-LeNet-5")).count("–") == 6
+
+
+def test_seeds_after_a_gap_are_not_counted(fill):
+    store = fill(TABLE, lambda row, column, seed: None if seed == 1 else [90.0], seeds=3)
+    assert set(report.summary(TABLE, "cpu", store)["n"]) == {1}
+
+
+def test_an_empty_store_gives_an_empty_table_and_empty_figures(tmp_path):
+    store = Store(tmp_path)
+    assert "nothing stored yet" in report.text(TABLE, "cpu", store)
+    assert report.one_step_size(TABLE, "cpu", store).empty
+    for draw in (figures.against_column, figures.search, figures.against_epoch):
+        draw(TABLE, "cpu", store)
+
+
+def test_a_smoke_table_says_that_its_data_are_not_the_papers(tmp_path):
+    assert report.title(TABLE, "smoke").startswith("SMOKE TIER")
+    assert "NOT THE PAPER'S DATA" in report.text(TABLE, "smoke", Store(tmp_path))
+    assert "SMOKE" not in report.title(TABLE, "cpu")
+
+
+def test_curves_have_a_line_per_epoch(fill):
+    frame = report.curves(TABLE, "cpu", fill(TABLE, by_seed, seeds=2))
+    assert len(frame) == 36 * 2 * 2
+    assert frame[frame["epoch"] == 1]["accuracy"].unique().tolist() == [50.0]
+
+
+def test_one_step_size_is_the_one_whose_worst_column_is_best(fill):
+    frame = report.one_step_size(TABLE, "cpu", fill(TABLE, by_seed))
+    assert frame.loc["LeNet-5", "step size"] == "0.003"
+    assert frame.loc["LeNet-5", "σ = 2"] == "60.00"
+
+
+def test_figures_show_what_is_stored(fill):
+    store = fill(TABLE, by_seed, seeds=2)
+    axes = figures.against_column(TABLE, "cpu", store, rows=["LeNet-5"]).axes[0]
+    assert axes.lines[0].get_ydata().tolist() == pytest.approx([98.5] * 6)
+    crosses = next(line for line in axes.lines if line.get_marker() == "x")
+    assert list(crosses.get_ydata()) == [99.2, 98.94, 98.4]
+    assert len(figures.search(TABLE, "cpu", store).axes) == 6
+    line = figures.at_step_size(TABLE, "cpu", store, lr=0.003).axes[0].lines[0]
+    assert line.get_ydata().tolist() == pytest.approx([60.0] * 6)
+
+
+def test_the_ledger_has_every_claim_with_its_verdict(fill):
+    store = fill(TABLE, by_seed, seeds=2)
+    text = ledger.ledger(store)
+    assert len(text.splitlines()) == 2 + len(CLAIMS)
+    assert all(claim.name in text for claim in CLAIMS)
+    page = ledger.page(store)
+    assert all(f"## {claim.table}:" in page for claim in CLAIMS)
+    assert page.count("**holds**") == 0  # verdicts in the page are plain words
+    assert of("mnist_noise")[0].name in page
+
+
+def test_the_readme_must_have_the_marks(fill):
+    store = fill(TABLE, by_seed)
+    readme = f"before\n{ledger.BEGIN}\nold\n{ledger.END}\nafter"
+    new = ledger.with_ledger(readme, store)
+    assert new.startswith("before\n")
+    assert new.endswith("\nafter")
+    assert "\nold\n" not in new
+    assert ledger.with_ledger(new, store) == new
+    with pytest.raises(ValueError, match=r"README.md: expected the marks"):
+        ledger.with_ledger("no marks", store)
+
+
+def test_the_committed_report_and_readme_are_what_the_results_give():
+    store = Store(RESULTS)
+    readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    assert (RESULTS / "REPORT.md").read_text(encoding="utf-8") == ledger.page(store), "run python -m lib.reproduce"
+    assert ledger.with_ledger(readme, store) == readme, "run python -m lib.reproduce"

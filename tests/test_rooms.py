@@ -1,0 +1,86 @@
+"""The rooms of the house and which of them may import which; arrows point one way."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIB = Path(__file__).resolve().parent.parent / "lib"
+
+# room → the rooms it may import.  The first block must not import torch, directly or through others.
+WITHOUT_TORCH = {
+    "registry": set(),
+    "run": {"registry"},
+    "tables": {"registry", "run"},
+    "store": {"run"},
+    "tuning": {"run", "store", "tables"},
+    "report": {"tables", "store", "tuning"},
+    "figures": {"report", "store", "tables"},
+    "claims": {"report", "store", "tables"},
+    "ledger": {"claims", "registry", "report", "store", "tables"},
+    "notebook": {"store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains
+    "reproduce": {"ledger", "registry", "store", "tables"},
+}
+WITH_TORCH = {
+    "layers": set(),
+    "models": {"layers", "registry"},
+    "generators": set(),
+    "sampling": set(),
+    "methods": {"registry", "run", "sampling"},
+    "data": set(),
+    "environment": set(),
+    "train": {"data", "environment", "generators", "layers", "methods", "models", "run", "store"},
+    "sweep": {"data", "run", "store", "tables", "train", "tuning"},
+    "bench": {"environment", "generators", "layers", "methods", "models", "run", "store"},
+}
+RULES = WITHOUT_TORCH | WITH_TORCH
+
+
+def rooms() -> dict[str, list[Path]]:
+    found = {path.stem: [path] for path in LIB.glob("*.py") if path.stem != "__init__"}
+    return found | {path.parent.name: sorted(path.parent.glob("*.py")) for path in LIB.glob("*/__init__.py")}
+
+
+def imported(path: Path) -> set[str]:
+    """The rooms that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("lib.")}
+
+
+def test_every_room_has_its_rule():
+    assert set(rooms()) == set(RULES)
+
+
+@pytest.mark.parametrize("room", sorted(RULES))
+def test_a_room_imports_only_what_it_may(room):
+    for path in rooms()[room]:
+        assert imported(path) - {room} <= RULES[room], path
+
+
+def test_the_arrows_point_one_way():
+    def reach(room, seen=()):
+        assert room not in seen, f"{' → '.join((*seen, room))} is a circle"
+        for other in RULES[room]:
+            reach(other, (*seen, room))
+
+    for room in RULES:
+        reach(room)
+
+
+def test_reading_results_needs_no_torch():
+    code = f"import sys, {', '.join(f'lib.{room}' for room in WITHOUT_TORCH)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("path", sorted(LIB.rglob("*.py")), ids=lambda path: str(path.relative_to(LIB)))
+def test_a_file_has_one_noun_and_says_which(path):
+    source = path.read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(source)), f"{path} has no module docstring"
+    assert source.count("\n") <= 250, f"{path} is longer than 250 lines"

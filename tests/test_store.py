@@ -1,0 +1,97 @@
+"""The store: records go in once, whole, and come out as they were."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from conftest import make_record, make_run
+
+from lib import store
+from lib.store import Store, StoreError
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> tuple[Store, Path]:
+    results = Store(tmp_path, read_only=False)
+    return results, results.write("a_table", make_record(make_run(), 50.0, 70.0))
+
+
+def test_a_record_comes_back_as_it_was(filled, tmp_path):
+    again = Store(tmp_path)
+    assert make_run() in again
+    assert again.get(make_run()) == make_record(make_run(), 50.0, 70.0)
+    assert make_run(seed=1) not in again
+    assert again.get(make_run(seed=1)) is None
+
+
+def test_a_run_is_found_whatever_table_stored_it(filled):
+    results, path = filled
+    with pytest.raises(StoreError, match=f"{path.name}: already stored"):
+        results.write("another_table", make_record(make_run(), 1.0))
+    assert results.get(make_run())["metrics"] == {"test_accuracy": 70.0}
+
+
+def test_a_file_that_another_process_stored_is_not_overwritten(filled, tmp_path):
+    late = Store(tmp_path / "nothing", read_only=False)
+    late.root = tmp_path  # a store whose index was made before the file appeared
+    before = filled[1].read_bytes()
+    with pytest.raises(StoreError, match="already stored"):
+        late.write("a_table", make_record(make_run(), 1.0))
+    assert filled[1].read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "not a valid record"),
+        (lambda text: "", "not a valid record"),
+        (lambda text: "[]", "expected the blocks schema, id, run"),
+        (lambda text: text.replace('"schema": 1', '"schema": 2'), "expected schema 1; got 2"),
+        (lambda text: text.replace('"lr": 0.01', '"lr": 0.02'), "which its run block hashes to"),
+        (lambda text: text.replace('"lr": 0.01', '"lr": -1'), "lr: expected more than 0.0"),
+        (lambda text: text.replace('"test_accuracy": 70.0\n', '"test_accuracy": 700.0\n'), "0 to 100"),
+        (lambda text: text.replace('"claimed"', '"promised"'), "expected privacy to say 'claimed'"),
+    ],
+)
+def test_a_damaged_file_is_named_and_left_alone(filled, damage, message):
+    _, path = filled
+    path.write_text(damage(path.read_text()))
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=message) as refused:
+        Store(path.parent.parent).get(make_run())
+    assert str(path) in str(refused.value)
+    assert path.read_bytes() == before
+
+
+def test_a_write_that_is_cut_off_leaves_no_record(tmp_path, monkeypatch):
+    results = Store(tmp_path, read_only=False)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no space left on device")))
+    with pytest.raises(OSError, match="no space"):
+        results.write("a_table", make_record(make_run(), 1.0))
+    assert make_run() not in Store(tmp_path)
+
+
+def test_an_invalid_record_is_not_written(tmp_path):
+    results = Store(tmp_path, read_only=False)
+    with pytest.raises(StoreError, match="expected the blocks"):
+        results.write("a_table", {"schema": 1})
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path):
+    (tmp_path / "results").write_text("a file where the folder should be")
+    with pytest.raises(StoreError, match="expected a folder that results can be written to"):
+        Store(tmp_path / "results", read_only=False)
+
+
+def test_smoke_results_never_lie_beside_the_real_ones():
+    assert store.folder("cpu") == store.folder("paper") == store.RESULTS
+    assert store.RESULTS not in store.folder("smoke").parents
+
+
+def test_every_committed_record_is_valid():
+    results = Store(store.RESULTS)
+    ids = [record["id"] for record in results.records()]
+    assert len(ids) == len(set(ids)) == len(list(store.RESULTS.glob("*/*.json")))
+    assert all(json.dumps(record, allow_nan=False) for record in results.records())

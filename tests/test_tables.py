@@ -1,0 +1,92 @@
+"""Every exhibit: well formed, its runs valid, nothing printed outside its cells."""
+
+import pytest
+
+from lib import registry, tables
+from lib.tables import TIERS, Printed
+
+TABLES = [tables.load(name) for name in registry.names("tables")]
+
+
+def point(table, row):
+    """Some point of the row's grid."""
+    return next(iter(table.points(row)), {})
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+class TestEveryTable:
+    def test_it_is_named_like_its_file_and_its_figure_exists(self, table):
+        assert tables.load(table.name) is table
+        assert table.figure is None or tables.load(table.figure).notebook == table.notebook
+
+    @pytest.mark.parametrize("tier", TIERS)
+    def test_every_cell_and_seed_is_a_run_of_its_own(self, table, tier):
+        runs = [
+            table.cell(row, column, seed=seed, tier=tier, **point(table, row))
+            for row, column in table.cells
+            for seed in range(3)
+        ]
+        assert len({run.id for run in runs}) == len(runs)
+        assert all(
+            getattr(run, table.column) == column for run, (_, column) in zip(runs[::3], table.cells, strict=True)
+        )
+
+    @pytest.mark.parametrize("tier", TIERS)
+    def test_tuning_holds_out_validation_examples_and_differs_by_point(self, table, tier):
+        for row, column in table.cells:
+            runs = [table.tuning(row, column, tier=tier, **p) for p in table.points(row)]
+            assert len({run.id for run in runs}) == len(runs)
+            assert all(run.validation_examples > 0 for run in runs)
+
+    def test_only_the_smoke_tier_uses_the_digits(self, table):
+        data = {
+            tier: {table.cell(*c, seed=0, tier=tier, **point(table, c[0])).dataset for c in table.cells}
+            for tier in TIERS
+        }
+        assert data["smoke"] == {"digits"}
+        assert "digits" not in data["cpu"] | data["paper"]
+
+    def test_printed_numbers_belong_to_cells(self, table):
+        assert set(table.printed) <= set(table.cells)
+        assert all(cell.mean is None or 0 < cell.mean < 100 for cell in table.printed.values())
+
+    def test_all_rows_are_tuned_over_the_same_grid(self, table):
+        tuned = [table.points(row) for row in table.rows if row not in table.untuned]
+        assert all(points == tuned[0] for points in tuned)
+
+
+def test_v2_table_2_is_all_there():
+    table = tables.load("mnist_noise")
+    assert len([c for c in table.cells if c[1] != 0.3]) == 30
+    assert sum(cell.mean or 0 for cell in table.printed.values()) == pytest.approx(2562.09)  # the paper's 26 numbers
+    assert sum(cell.mean is None for cell in table.printed.values()) == 6  # 4 "No-convergence", 2 of the text
+    assert table.printed["BN-LeNet-5", 2.0] == Printed(99.25, 0.07)
+
+
+def test_the_figure_shares_its_tuning_runs_with_the_table():
+    table, figure = tables.load("mnist_noise"), tables.load("mnist_convergence")
+    shared = [
+        one.tuning(row, 1.0, tier="cpu", lr=0.1).id for one, row in ((table, "BN-LeNet-5"), (figure, figure.rows[1]))
+    ]
+    assert shared[0] == shared[1]
+
+
+def test_printed_cells_read_as_in_the_paper():
+    assert Printed(98.2, 0.07).text == "98.20 ± 0.07"
+    assert Printed(89.34).text == "89.34"
+    assert Printed().text == "no convergence"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: tables.load("mnist_nose"),
+            "unknown table 'mnist_nose'; expected one of mnist_convergence, mnist_noise",
+        ),
+        (lambda: tables.check_tier("gpu"), "unknown tier 'gpu'; expected one of smoke, cpu, paper"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_list(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

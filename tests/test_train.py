@@ -1,0 +1,142 @@
+"""The trainer: it learns, repeats itself, and each field of a run does what it says."""
+
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import make_run
+
+from lib import data
+from lib.data import Dataset
+from lib.generators import generator
+from lib.layers import NoisyLinear
+from lib.train import OutOfTime, evaluate, train
+
+
+def without_env(record: dict) -> dict:
+    return {block: value for block, value in record.items() if block != "env"}
+
+
+def test_it_learns_and_records_what_it_did():
+    record = train(make_run(epochs=3))
+    assert record["metrics"]["test_accuracy"] > 80
+    assert record["history"]["test_accuracy"][-1] == record["metrics"]["test_accuracy"]
+    assert record["history"]["train_loss"] == sorted(record["history"]["train_loss"], reverse=True)
+    assert record["privacy"]["steps"] == 3 * (1437 // 64)
+    assert record["privacy"]["proven"]["epsilon"] is None
+    assert record["env"]["data_sha256"] == data.load("digits").sha256
+
+
+def test_the_same_run_gives_the_same_record_and_another_seed_another():
+    run = make_run(weight_noise_std=0.05, norm="batch", epochs=1)
+    first = without_env(train(run))
+    torch.manual_seed(99)  # the global generator has no part in it
+    assert without_env(train(run)) == first
+    assert train(replace(run, seed=1))["history"] != first["history"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"weight_noise_std": 0.1},
+        {"weight_noise_std": 0.1, "weight_noise_on": "weights"},
+        {"weight_noise_std": 0.1, "weight_noise_draw": "epoch"},
+        {"norm": "batch"},
+        {"norm": "layer"},
+        {"optimizer": "sgd"},
+        {"lr_schedule": "linear"},
+        {"model": "lenet5"},
+    ],
+    ids=str,
+)
+def test_every_setting_changes_the_training(changes):
+    plain, changed = (train(make_run(epochs=1, **c))["history"]["train_loss"] for c in ({}, changes))
+    assert changed != plain
+
+
+@pytest.mark.parametrize("draw", ["step", "epoch"])
+def test_noise_is_drawn_as_often_as_the_run_says(draw, monkeypatch):
+    drawn = []
+    original = NoisyLinear._draw
+    monkeypatch.setattr(NoisyLinear, "_draw", lambda layer: drawn.append(layer) or original(layer))
+    train(make_run(weight_noise_std=0.1, weight_noise_draw=draw, test_draws=0))
+    layers, epochs, steps = 3, 2, 1437 // 64
+    assert len(drawn) == layers * epochs * (steps if draw == "step" else 1)
+
+
+def test_the_linear_schedule_ends_at_0(monkeypatch):
+    rates = []
+    original = torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda o: (rates.append(o.param_groups[0]["lr"]), original(o)))
+    train(make_run(epochs=2, lr_schedule="linear", lr=0.5))
+    steps = 2 * (1437 // 64)
+    assert rates == pytest.approx([0.5 * (1 - t / steps) for t in range(steps)])
+
+
+def test_a_tuning_run_never_looks_at_the_test_set(monkeypatch):
+    digits = data.load("digits")
+    spoilt = replace(digits, test_images=torch.zeros_like(digits.test_images), test_labels=digits.test_labels.flip(0))
+    run = make_run(epochs=1, validation_examples=297)
+    honest = without_env(train(run))
+    monkeypatch.setattr(data, "load", lambda *_, **__: spoilt)
+    assert without_env(train(run)) == honest
+    assert list(honest["metrics"]) == ["validation_accuracy"]
+
+
+def test_all_seeds_hold_out_the_same_examples():
+    held = [data.load("digits").hold_out(9, generator(0, "validation split")).test_images for _ in range(2)]
+    assert torch.equal(*held)
+
+
+def one_example_network(bias: float) -> tuple[torch.nn.Module, Dataset]:
+    """Logits (0, bias) for every image, and ten images of class 1."""
+    model = torch.nn.Sequential(torch.nn.Flatten(), NoisyLinear(784, 2))
+    torch.nn.init.zeros_(model[1].weight)
+    model[1].bias.data = torch.tensor([0.0, bias])
+    images, labels = torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.ones(10, dtype=torch.int64)
+    return model, Dataset(
+        name="made up", sha256="", train_images=images, train_labels=labels, test_images=images, test_labels=labels
+    )
+
+
+def test_the_test_noise_is_drawn_and_averaged_and_0_draws_are_none():
+    """P(0 + ξ_0 < bias + ξ_1) with ξ ~ N(0, 1) is Φ(bias/√2) = 0.7602 for bias = 1."""
+    model, dataset = one_example_network(1.0)
+    run, noise = make_run(weight_noise_std=1.0), generator(0, "test noise")
+    assert evaluate(model, run, dataset, noise, draws=0) == 100.0
+    assert evaluate(model, run, dataset, noise, draws=4000) == pytest.approx(76.02, abs=3)  # 4 standard errors: 2.7
+
+
+@pytest.mark.parametrize(("statistics", "expected"), [("batch", True), ("running", False)])
+def test_batch_norm_at_test_uses_the_statistics_the_run_names(statistics, expected):
+    modes = []
+    model, dataset = one_example_network(1.0)
+    model.append(torch.nn.BatchNorm1d(2))
+    model[-1].register_forward_hook(lambda layer, *_: modes.append(layer.training))
+    evaluate(model, make_run(test_statistics=statistics), dataset, generator(0, "test noise"), draws=0)
+    assert modes == [expected]
+
+
+def test_a_diverged_run_is_a_result():
+    record = train(make_run(optimizer="sgd", lr=1e30))
+    assert record["history"]["train_loss"][-1] is None
+    assert record["metrics"]["test_accuracy"] < 20
+
+
+def test_the_deadline_ends_a_run_at_the_end_of_an_epoch():
+    with pytest.raises(OutOfTime, match="1 of 2 epochs done"):
+        train(make_run(), deadline=time.time())
+    assert train(make_run(epochs=1), deadline=time.time())["metrics"]  # finished is finished
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 1438}, "batch_size: expected 1 to 1437"),
+        ({"validation_examples": 1437}, "validation_examples: expected 1 to 1436"),
+    ],
+)
+def test_settings_that_do_not_fit_the_data_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        train(make_run(**changes))
