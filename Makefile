@@ -23,10 +23,9 @@ lab: .venv/installed
 bench: .venv/installed
 	$(BIN)/python -m lib.bench
 
-# Executes the notebooks where they stand, as they are committed: without times and widget state.
+# Executes the committed notebooks again, after their results or their text have changed.
 notebooks: .venv/installed
-	$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
-	    --ExecutePreprocessor.store_widget_state=False notebooks/*.ipynb
+	$(BIN)/python -m lib.notebook
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else \

@@ -1,5 +1,7 @@
 """Figures over the stored results (seaborn); each is a pure function of a table, a tier and the store."""
 
+from io import BytesIO
+
 import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.figure import Figure
@@ -77,6 +79,17 @@ def at_step_size(table: Table, tier: str, store: Store, *, lr: float) -> Figure:
         title=f"every cell at step size {lr:g}, tuning runs", xlabel="", ylabel="validation accuracy (%)", ylim=(0, 101)
     )
     return _closed(figure)
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG file, which is what an image widget shows.
+
+    A slider linked to an image needs no output area: those can block a notebook that is executed in batch (nbclient
+    issue 312).
+    """
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=80, bbox_inches="tight")
+    return buffer.getvalue()
 
 
 def _closed(figure: Figure) -> Figure:

@@ -1,70 +1,58 @@
 """The opening cell of every notebook: its parameters checked, its exhibits and results at hand.
 
+    python -m lib.notebook
+
+executes the committed notebooks again, after their results or their text have changed.
+
 papermill only warns of a parameter that a notebook does not have, and runs on with the default; here a parameter
 that is mistyped, in name or in value, is refused before anything is trained.
 """
 
 import ast
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
 
 from lib import tables, tuning
+from lib.plan import Plan
 from lib.store import Store, folder
 
 PARAMETERS = ("table", "figure", "tier", "seeds", "run_missing", "minutes", "backend", "n_jobs")
-BACKENDS = ("loky", "sequential")
 
 
 class Notebook:
-    """The checked parameters of a notebook, with what they name.
+    """A notebook's table, its figure (None if it has none), and the :class:`~lib.plan.Plan` of its other parameters.
 
     ``history`` is IPython's ``In``: the cell that papermill injected is found there, so that a parameter nobody asked
     for is refused too.  Raises ``ValueError`` naming what was expected and what came.
     """
 
     def __init__(
-        self,
-        *,
-        table: str,
-        figure: str | None,
-        tier: str,
-        seeds: int,
-        run_missing: bool,
-        minutes: float | None,
-        backend: str,
-        n_jobs: int | None,
-        history: Sequence[str] = (),
+        self, *, table: str, figure: str | None, run_missing: bool, history: Sequence[str] = (), **plan: object
     ) -> None:
         for name in _injected(history):
             if name not in PARAMETERS:
                 raise ValueError(f"unknown parameter {name!r}; expected some of {', '.join(PARAMETERS)}")
-        _check("run_missing", "True or False", run_missing, isinstance(run_missing, bool))
-        _check("seeds", "a whole number of at least 1", seeds, type(seeds) is int and seeds >= 1)
-        _check("backend", f"one of {', '.join(BACKENDS)}", backend, backend in BACKENDS)
-        _check(
-            "n_jobs",
-            "None or a whole number of at least 1",
-            n_jobs,
-            n_jobs is None or (type(n_jobs) is int and n_jobs >= 1),
-        )
-        self.tier = tables.check_tier(tier)
+        if not isinstance(run_missing, bool):
+            raise ValueError(f"run_missing: expected True or False; got {run_missing!r}")
+        self.plan = Plan(**plan)
         self.table = tables.load(table)
         self.figure = None if figure is None else tables.load(figure)
         self.exhibits = [exhibit for exhibit in (self.table, self.figure) if exhibit is not None]
-        self.seeds = seeds
-        self._how = {"minutes": minutes, "backend": backend, "n_jobs": n_jobs}
 
     @property
     def store(self) -> Store:
         """The stored results as they are now."""
-        return Store(folder(self.tier))
+        return Store(folder(self.plan.tier))
 
     def __str__(self) -> str:
-        lines = []
+        tier, seeds, lines = self.plan.tier, self.plan.seeds, []
         for exhibit in self.exhibits:
-            stored, missing = tuning.stored_and_missing(exhibit, self.tier, self.seeds, self.store)
-            lines.append(
-                f"{exhibit.name}, tier {self.tier}, {self.seeds} seeds: {stored} runs stored, {missing} missing"
-            )
+            stored, missing = tuning.stored_and_missing(exhibit, tier, seeds, self.store)
+            lines.append(f"{exhibit.name}, tier {tier}, {seeds} seeds: {stored} runs stored, {missing} missing")
         return "\n".join(lines)
 
     def run_missing(self) -> None:
@@ -72,7 +60,7 @@ class Notebook:
         from lib import sweep  # torch is imported only where something is trained
 
         for exhibit in self.exhibits:
-            print(f"{exhibit.name}: {sweep.run(exhibit, tier=self.tier, seeds=self.seeds, **self._how)}")
+            print(f"{exhibit.name}: {sweep.run(exhibit, **asdict(self.plan))}")
 
 
 def _injected(history: Sequence[str]) -> list[str]:
@@ -82,6 +70,17 @@ def _injected(history: Sequence[str]) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def _check(name: str, expected: str, value: object, right: bool) -> None:
-    if not right:
-        raise ValueError(f"{name}: expected {expected}; got {value!r}")
+def refresh(path: Path) -> None:
+    """Execute the notebook at ``path`` where it stands, as it is committed: without times and widget state."""
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, record_timing=False, resources={"metadata": {"path": str(path.parent)}})
+    client.execute()
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["language_info"] = {"name": "python"}
+    nbformat.write(notebook, path)
+
+
+if __name__ == "__main__":
+    for path in sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb")):
+        print(path.name)
+        refresh(path)

@@ -11,13 +11,15 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import papermill
 from nbclient.exceptions import CellExecutionError
 from papermill.exceptions import PapermillExecutionError
 
 from lib import ledger, registry, tables
-from lib.store import RESULTS, Store, StoreError, folder
+from lib.notebook import Notebook
+from lib.store import Store, StoreError, folder
 from lib.tables import Table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -33,12 +35,11 @@ def exhibits(names: list[str] | None = None) -> list[Table]:
     return [table for table in every if table.name in kept]
 
 
-def run_notebook(table: Table, *, tier: str, seeds: int, minutes: float | None, n_jobs: int | None) -> Path:
-    """Execute the notebook of ``table`` into ``out/<tier>/<notebook>-<table>.ipynb``; the path of the result."""
-    output = REPOSITORY / "out" / tier / f"{table.notebook}-{table.name}.ipynb"
+def run_notebook(parameters: dict[str, Any]) -> Path:
+    """Execute the notebook of ``parameters["table"]`` into ``out/<tier>/<notebook>-<table>.ipynb``, and say where."""
+    table = tables.load(parameters["table"])
+    output = REPOSITORY / "out" / parameters["tier"] / f"{table.notebook}-{table.name}.ipynb"
     output.parent.mkdir(parents=True, exist_ok=True)
-    parameters = {"table": table.name, "figure": table.figure, "tier": tier, "seeds": seeds, "run_missing": True}
-    parameters |= {"minutes": minutes, "n_jobs": n_jobs}
     papermill.execute_notebook(
         REPOSITORY / "notebooks" / f"{table.notebook}.ipynb",
         output,
@@ -46,7 +47,6 @@ def run_notebook(table: Table, *, tier: str, seeds: int, minutes: float | None, 
         cwd=REPOSITORY,
         kernel_name="python3",
         progress_bar=False,
-        log_output=False,
         stderr_file=sys.stderr,
     )
     return output
@@ -68,21 +68,21 @@ def main() -> None:
         raise SystemExit(f"error: {error.ename}: {error.evalue}") from error
 
 
-def reproduce(
-    *, tier: str, table: list[str] | None, seeds: int | None, minutes: float | None, n_jobs: int | None
-) -> None:
+def reproduce(*, table: list[str] | None, seeds: int | None, tier: str, minutes: float | None, **plan: Any) -> None:
     """Run the notebooks of the named tables (None: all) and write the report; see the module's page."""
-    tables.check_tier(tier)
-    chosen = exhibits(table)
+    plan |= {"tier": tables.check_tier(tier), "seeds": SEEDS[tier] if seeds is None else seeds, "run_missing": True}
+    asked = [{"table": t.name, "figure": t.figure, "minutes": minutes, **plan} for t in exhibits(table)]
+    for parameters in asked:
+        Notebook(**parameters)  # what is not right is refused before anything runs
     Store(folder(tier), read_only=False)
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    for exhibit in chosen:
-        left = None if deadline is None else max(0.0, (deadline - time.monotonic()) / 60)
-        print(f"{exhibit.name} ({exhibit.source}), tier {tier}", flush=True)
-        output = run_notebook(exhibit, tier=tier, seeds=seeds or SEEDS[tier], minutes=left, n_jobs=n_jobs)
-        print(f"  → {output.relative_to(REPOSITORY)}")
+    for parameters in asked:
+        if deadline is not None:
+            parameters["minutes"] = max(0.0, (deadline - time.monotonic()) / 60)
+        print(f"{parameters['table']}, tier {tier}", flush=True)
+        print(f"  → {run_notebook(parameters).relative_to(REPOSITORY)}")
     ledger.write(REPOSITORY / "README.md")
-    print(f"  → {(RESULTS / 'REPORT.md').relative_to(REPOSITORY)}")
+    print("  → README.md, results/REPORT.md")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     >>> from lib.run import Run
     >>> run = Run(dataset="mnist", model="lenet5", lr=1e-3, epochs=10, batch_size=256, norm="batch")
     >>> run.id
-    'fa1b59a2d7e8'
+    'bbc1d6653a57'
 
 The id names everything that can change the result and nothing else: device, worker count and the like are recorded
 with the result, never hashed.  Fields that hold their default value are left out of the hash, so a new field

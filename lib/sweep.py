@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from joblib import Parallel, delayed, parallel_config
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from lib import data, tables, tuning
+from lib.plan import Plan
 from lib.run import Run
 from lib.store import Record, Store, StoreError, folder
 from lib.tables import Table
@@ -42,49 +44,44 @@ class Sweep:
         return f"{self.stored} runs stored{left}"
 
 
-def run(
-    table: Table,
-    *,
-    tier: str = "smoke",
-    seeds: int = 1,
-    minutes: float | None = None,
-    backend: str = "loky",
-    n_jobs: int | None = None,
-    root: Path | str | None = None,
-    progress: bool = True,
-) -> Sweep:
-    """Train every missing run of ``table`` and store it.
+def run(table: Table, *, root: Path | str | None = None, progress: bool = True, **plan: Any) -> Sweep:
+    """Train every missing run of ``table`` and store it, under ``root`` or where records of the tier live.
 
-    ``minutes``: no run starts after that time, and one in hand is dropped at the end of its epoch.  ``backend``: of
-    joblib; ``n_jobs``: its workers, by default one per core on a CPU and one on a GPU.  Raises ``StoreError`` or
-    ``DataError`` before any training if results cannot be written or data not read, and ``SweepError`` at the end if
-    runs failed.
+    ``plan``: the fields of :class:`~lib.plan.Plan` (tier, seeds, minutes, backend, n_jobs).  When ``minutes`` are over
+    no run starts, and one in hand is dropped at the end of its epoch.  Raises ``ValueError``, ``StoreError`` or
+    ``DataError`` before any training if the plan is not one, results cannot be written or read, or data are missing;
+    and ``SweepError`` at the end if runs failed.
     """
-    tables.check_tier(tier)
-    store = Store(root if root is not None else folder(tier), read_only=False)
-    deadline = time.time() + 60 * minutes if minutes is not None else None
-    n_jobs = n_jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
+    plan = Plan(**plan)
+    store = Store(root if root is not None else folder(plan.tier), read_only=False)
+    deadline = time.time() + 60 * plan.minutes if plan.minutes is not None else None
+    n_jobs = plan.n_jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     threads = max(1, (os.cpu_count() or 1) // n_jobs)
     result = Sweep()
-    for stage in (_tuning_runs, _cell_runs):
-        runs = list({run.id: run for run in stage(table, tier, seeds, store) if run not in store}.values())
+    stages = (_tuning_runs, _cell_runs)
+    for stage in stages:
+        for run in stage(table, plan, store):
+            store.get(run)  # a damaged record is refused here, before anything is trained
+    for stage in stages:
+        runs = list({run.id: run for run in stage(table, plan, store) if run not in store}.values())
         for name in {run.dataset for run in runs}:
             data.load(name)  # a data error is raised here, once, rather than by every worker
-        with parallel_config(backend, n_jobs=n_jobs):
+        with parallel_config(plan.backend, n_jobs=n_jobs):
             _batch(table, runs, store, result, deadline, threads, progress)
     if result.failed:
         raise SweepError(f"{len(result.failed)} runs failed, all others are stored:\n" + "\n".join(result.failed))
-    result.unfinished = tuning.stored_and_missing(table, tier, seeds, store)[1]
+    result.unfinished = tuning.stored_and_missing(table, plan.tier, plan.seeds, store)[1]
     return result
 
 
-def _tuning_runs(table: Table, tier: str, seeds: int, store: Store) -> Iterator[Run]:
-    return (run for row, column in table.cells for run in tuning.runs(table, row, column, tier))
+def _tuning_runs(table: Table, plan: Plan, store: Store) -> Iterator[Run]:
+    return (run for row, column in table.cells for run in tuning.runs(table, row, column, plan.tier))
 
 
-def _cell_runs(table: Table, tier: str, seeds: int, store: Store) -> Iterator[Run]:
+def _cell_runs(table: Table, plan: Plan, store: Store) -> Iterator[Run]:
     """Seed 0 of every cell first; a cell whose tuning is not complete is left out."""
-    runs = (tuning.cell_run(table, *cell, seed, tier, store) for seed in range(seeds) for cell in table.cells)
+    cells = ((*cell, seed) for seed in range(plan.seeds) for cell in table.cells)
+    runs = (tuning.cell_run(table, *cell, plan.tier, store) for cell in cells)
     return (run for run in runs if run is not None)
 
 
@@ -126,12 +123,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--minutes", type=float, help="time budget; the next sweep goes on where this one stops")
     parser.add_argument("--n-jobs", type=int, help="worker processes")
-    arguments = parser.parse_args()
+    arguments = vars(parser.parse_args())
     try:
-        table = tables.load(arguments.table)
-        print(
-            run(table, tier=arguments.tier, seeds=arguments.seeds, minutes=arguments.minutes, n_jobs=arguments.n_jobs)
-        )
+        print(run(tables.load(arguments.pop("table")), **arguments))
     except (ValueError, data.DataError, StoreError, SweepError) as error:
         raise SystemExit(f"error: {error}") from error
 

@@ -21,7 +21,8 @@ def runs(table: Table, row: Row, column: Column, tier: str) -> list[Run]:
 def chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> dict[str, Any] | None:
     """The point chosen from the cell's grid, ``{}`` for an untuned row.
 
-    The standard error is that of one accuracy p over n validation examples, √(p (1 − p) / n).  None as long as one of the tuning runs is missing: a choice from half a grid would change later.
+    The standard error is that of one accuracy p over n validation examples, √(p (1 − p) / n).  None as long as one
+    of the tuning runs is missing: a choice from half a grid would change later.
     """
     points = table.points(row)
     if not points:

@@ -20,8 +20,9 @@ WITHOUT_TORCH = {
     "figures": {"report", "store", "tables"},
     "claims": {"report", "store", "tables"},
     "ledger": {"claims", "registry", "report", "store", "tables"},
-    "notebook": {"store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains
-    "reproduce": {"ledger", "registry", "store", "tables"},
+    "plan": {"tables"},
+    "notebook": {"plan", "store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains
+    "reproduce": {"ledger", "notebook", "registry", "store", "tables"},
 }
 WITH_TORCH = {
     "layers": set(),
@@ -32,7 +33,7 @@ WITH_TORCH = {
     "data": set(),
     "environment": set(),
     "train": {"data", "environment", "generators", "layers", "methods", "models", "run", "store"},
-    "sweep": {"data", "run", "store", "tables", "train", "tuning"},
+    "sweep": {"data", "plan", "run", "store", "tables", "train", "tuning"},
     "bench": {"environment", "generators", "layers", "methods", "models", "run", "store"},
 }
 RULES = WITHOUT_TORCH | WITH_TORCH

@@ -40,7 +40,7 @@ class Size(NamedTuple):
     dataset: str
     batch_size: int
     epochs: int
-    noisy_epochs: int  # for σ ≥ 1: "the larger the noise, the slower the training"
+    noisy_epochs: int  # for σ ≥ 0.3: "the larger the noise, the slower the training"
     tuning_epochs: int
     validation_examples: int
 
@@ -54,7 +54,7 @@ SIZES = {
 
 def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
     """Adam, step size falling linearly to 0, fresh noise on weights and biases at every step and test batch."""
-    epochs = SIZES[tier].noisy_epochs if column >= 1.0 else SIZES[tier].epochs
+    epochs = SIZES[tier].noisy_epochs if column >= 0.3 else SIZES[tier].epochs
     return _run(row, column, seed=seed, tier=tier, lr=lr, epochs=epochs)
 
 

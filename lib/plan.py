@@ -1,0 +1,42 @@
+"""What is asked of a sweep, checked before anything starts."""
+
+from dataclasses import dataclass
+
+from lib import tables
+
+BACKENDS = ("loky", "sequential")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How far a table is to be filled, and with what.
+
+    =========  ============================================================================
+    tier       smoke | cpu | paper
+    seeds      runs per cell, seeds 0 to seeds − 1
+    minutes    time budget for training, or None
+    backend    of joblib: loky (worker processes) | sequential
+    n_jobs     workers; None is one per core on a CPU and one on a GPU
+    =========  ============================================================================
+
+    Raises ``ValueError`` naming what was expected and what came.
+    """
+
+    tier: str = "smoke"
+    seeds: int = 1
+    minutes: float | None = None
+    backend: str = "loky"
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        tables.check_tier(self.tier)
+        self._check("seeds", "a whole number of at least 1", type(self.seeds) is int and self.seeds >= 1)
+        timed = type(self.minutes) in (int, float) and self.minutes >= 0
+        self._check("minutes", "None or a number of at least 0", self.minutes is None or timed)
+        self._check("backend", f"one of {', '.join(BACKENDS)}", self.backend in BACKENDS)
+        counted = type(self.n_jobs) is int and self.n_jobs >= 1
+        self._check("n_jobs", "None or a whole number of at least 1", self.n_jobs is None or counted)
+
+    def _check(self, name: str, expected: str, right: bool) -> None:
+        if not right:
+            raise ValueError(f"{name}: expected {expected}; got {getattr(self, name)!r}")

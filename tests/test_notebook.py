@@ -1,0 +1,57 @@
+"""The opening cell: every parameter checked, in name and in value."""
+
+import re
+
+import pytest
+
+from lib.notebook import Notebook
+
+GOOD = {
+    "table": "mnist_noise",
+    "figure": "mnist_convergence",
+    "tier": "cpu",
+    "seeds": 5,
+    "run_missing": False,
+    "minutes": None,
+    "backend": "loky",
+    "n_jobs": None,
+}
+
+
+def test_it_says_how_many_runs_are_stored_and_missing():
+    notebook = Notebook(**GOOD)
+    lines = str(notebook).splitlines()
+    assert [table.name for table in notebook.exhibits] == ["mnist_noise", "mnist_convergence"]
+    for line, total in zip(lines, (8 * 36 + 5 * 36, 8 * 6 + 5 * 12), strict=True):
+        stored, missing = map(int, re.search(r"(\d+) runs stored, (\d+) missing", line).groups())
+        assert stored + missing == total
+
+
+def test_a_notebook_may_have_no_figure():
+    assert [table.name for table in Notebook(**GOOD | {"figure": None}).exhibits] == ["mnist_noise"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"table": "mnist"}, "unknown table 'mnist'; expected one of mnist_convergence, mnist_noise"),
+        ({"figure": "fig1"}, "unknown table 'fig1'; expected one of mnist_convergence, mnist_noise"),
+        ({"tier": "CPU"}, "unknown tier 'CPU'; expected one of smoke, cpu, paper"),
+        ({"seeds": 0}, "seeds: expected a whole number of at least 1; got 0"),
+        ({"seeds": "5"}, "seeds: expected a whole number of at least 1; got '5'"),
+        ({"run_missing": "yes"}, "run_missing: expected True or False; got 'yes'"),
+        ({"minutes": -1}, "minutes: expected None or a number of at least 0; got -1"),
+        ({"backend": "threads"}, "backend: expected one of loky, sequential; got 'threads'"),
+        ({"n_jobs": 0}, "n_jobs: expected None or a whole number of at least 1; got 0"),
+    ],
+)
+def test_wrong_values_are_refused(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Notebook(**GOOD | changes)
+
+
+def test_a_parameter_that_does_not_exist_is_refused():
+    injected = '# Parameters\ntable = "mnist_noise"\nsigma = 3\n'
+    with pytest.raises(ValueError, match=r"unknown parameter 'sigma'; expected some of table, figure, tier"):
+        Notebook(**GOOD, history=["", 'table = "mnist_noise"', injected])
+    assert Notebook(**GOOD, history=["", "sigma = 3", "# Parameters\nseeds = 5\n"])

@@ -1,0 +1,152 @@
+"""Sweeps: order, budget, failures, and nothing lost when one is killed."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+
+import pytest
+from conftest import make_run
+
+from lib import data, sweep, tables
+from lib.store import Store, StoreError
+from lib.tables import Table
+
+
+def cell(row: str, column: float, *, seed: int, tier: str, lr: float):
+    return make_run(epochs=1, weight_noise_std=column, seed=seed, lr=lr, **{"model": "lenet_300_100", "norm": row})
+
+
+def tuning(row: str, column: float, *, tier: str, lr: float):
+    return make_run(epochs=1, weight_noise_std=column, lr=lr, norm=row, validation_examples=297)
+
+
+SMALL = Table(
+    name="small",
+    title="a small table",
+    source="nowhere",
+    notebook="none",
+    rows=("none", "batch"),
+    column="weight_noise_std",
+    columns=(0.0, 0.1),
+    printed={},
+    cell=cell,
+    grid={"lr": (0.001, 0.01)},
+    tuning=tuning,
+)
+
+
+def go(tmp_path, table=SMALL, **how) -> sweep.Sweep:
+    return sweep.run(table, root=tmp_path / "results", backend="sequential", n_jobs=1, progress=False, **how)
+
+
+def contents(root) -> dict:
+    """Every record under ``root`` without what depends on machine and moment."""
+    return {record["id"]: {k: v for k, v in record.items() if k != "env"} for record in Store(root).records()}
+
+
+def test_a_sweep_stores_tuning_and_cells_once(tmp_path):
+    done = go(tmp_path, seeds=2)
+    assert str(done) == "16 runs stored"
+    assert len(contents(tmp_path / "results")) == 8 + 8
+    assert str(go(tmp_path, seeds=2)) == "0 runs stored"
+
+
+def test_a_wider_sweep_adds_only_what_is_missing(tmp_path):
+    go(tmp_path, seeds=1)
+    assert str(go(tmp_path, seeds=2)) == "4 runs stored"
+
+
+def test_every_cell_gets_its_first_seed_before_any_its_second(tmp_path, monkeypatch):
+    order = []
+    train = sweep.train
+    monkeypatch.setattr(sweep, "train", lambda run, **how: order.append(run) or train(run, **how))
+    go(tmp_path, seeds=2)
+    assert [run.validation_examples > 0 for run in order] == [True] * 8 + [False] * 8
+    assert [run.seed for run in order[8:]] == [0] * 4 + [1] * 4
+
+
+def test_no_run_starts_after_the_time_is_up(tmp_path):
+    assert str(go(tmp_path, minutes=0)) == "0 runs stored, 12 left for the next sweep"
+    assert str(go(tmp_path)) == "12 runs stored"
+
+
+def test_a_run_cut_off_at_the_limit_is_not_stored(tmp_path):
+    long = replace(SMALL, cell=lambda *c, **k: replace(cell(*c, **k, lr=0.01), epochs=500), tuning=None)
+    started = time.monotonic()
+    assert str(go(tmp_path, long, minutes=0.02)) == "0 runs stored, 4 left for the next sweep"
+    assert time.monotonic() - started < 10
+
+
+def test_failing_runs_are_named_at_the_end_and_stop_no_other(tmp_path):
+    def sometimes(*c, **k):
+        run = cell(*c, **k)
+        return replace(run, batch_size=5000) if run.norm == "batch" else run
+
+    broken = replace(SMALL, cell=sometimes)
+    with pytest.raises(sweep.SweepError, match="2 runs failed, all others are stored") as failed:
+        go(tmp_path, broken)
+    assert str(failed.value).count("batch_size: expected 1 to 1437, the size of the training set; got 5000") == 2
+    assert len(contents(tmp_path / "results")) == 8 + 2
+
+
+@pytest.mark.parametrize("kind", ["validation_accuracy", "test_accuracy"])
+def test_a_damaged_record_stops_the_sweep_before_any_training(tmp_path, monkeypatch, kind):
+    go(tmp_path)
+    victim = next(path for path in (tmp_path / "results" / "small").glob("*.json") if kind in path.read_text())
+    victim.write_text(victim.read_text()[:100])
+    monkeypatch.setattr(sweep, "train", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(StoreError, match=re.escape(str(victim))):
+        go(tmp_path, seeds=2)
+    assert len(victim.read_text()) == 100
+
+
+def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "train", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(ValueError, match="unknown tier 'full'"):
+        go(tmp_path, tier="full")
+    with pytest.raises(ValueError, match="seeds: expected a whole number of at least 1; got 0"):
+        go(tmp_path, seeds=0)
+    with pytest.raises(ValueError, match="minutes: expected None or a number of at least 0; got -1"):
+        go(tmp_path, minutes=-1)
+    monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
+    monkeypatch.setitem(data.DOWNLOADS, "mnist", lambda cache: (_ for _ in ()).throw(OSError("offline")))
+    with pytest.raises(data.DataError, match="no such file, and the download of mnist failed"):
+        go(tmp_path, tables.load("mnist_noise"), tier="cpu")
+    (tmp_path / "results").rmdir()
+    (tmp_path / "results").write_text("in the way")
+    with pytest.raises(StoreError, match="expected a folder that results can be written to"):
+        go(tmp_path)
+
+
+def test_a_killed_sweep_resumes_to_the_same_records(tmp_path):
+    """kill -9 of the sweep and its workers after each of the first stored runs; then once to the end."""
+    program = textwrap.dedent(f"""
+        import sys; sys.path.insert(0, {str(os.path.dirname(__file__))!r})
+        from test_sweep import SMALL; from lib import sweep
+        if __name__ == "__main__":
+            print(sweep.run(SMALL, root={str(tmp_path / "results")!r}, n_jobs=2, progress=False))
+    """)
+    (tmp_path / "program.py").write_text(program)
+
+    def stored() -> int:
+        return len(list((tmp_path / "results").glob("*/*.json")))
+
+    for _ in range(2):
+        before = stored()
+        process = subprocess.Popen([sys.executable, tmp_path / "program.py"], start_new_session=True)
+        while stored() == before and process.poll() is None:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert before < stored() < 12
+    before = stored()
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{12 - before} runs stored\n"
+    undisturbed = sweep.run(SMALL, root=tmp_path / "undisturbed", n_jobs=2, progress=False)
+    assert undisturbed.stored == 12
+    assert contents(tmp_path / "results") == contents(tmp_path / "undisturbed")
