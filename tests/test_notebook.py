@@ -34,8 +34,14 @@ def test_a_notebook_may_have_no_figure():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"table": "mnist"}, "unknown table 'mnist'; expected one of mnist_convergence, mnist_noise"),
-        ({"figure": "fig1"}, "unknown table 'fig1'; expected one of mnist_convergence, mnist_noise"),
+        (
+            {"table": "mnist"},
+            "unknown table 'mnist'; expected one of mnist_convergence, mnist_noise, mnist_noise_choices",
+        ),
+        (
+            {"figure": "fig1"},
+            "unknown table 'fig1'; expected one of mnist_convergence, mnist_noise, mnist_noise_choices",
+        ),
         ({"tier": "CPU"}, "unknown tier 'CPU'; expected one of smoke, cpu, paper"),
         ({"seeds": 0}, "seeds: expected a whole number of at least 1; got 0"),
         ({"seeds": "5"}, "seeds: expected a whole number of at least 1; got '5'"),

@@ -23,7 +23,10 @@ def test_every_exhibit_is_run_once_a_figure_with_its_table():
     ("arguments", "message"),
     [
         (["--tier", "huge"], "error: unknown tier 'huge'; expected one of smoke, cpu, paper"),
-        (["--table", "x"], "error: unknown table 'x'; expected one of mnist_convergence, mnist_noise"),
+        (
+            ["--table", "x"],
+            "error: unknown table 'x'; expected one of mnist_convergence, mnist_noise, mnist_noise_choices",
+        ),
         (["--seeds", "0"], "error: seeds: expected a whole number of at least 1; got 0"),
         (["--minutes", "-2"], "error: minutes: expected None or a number of at least 0; got -2.0"),
     ],
