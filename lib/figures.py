@@ -4,6 +4,7 @@ from io import BytesIO
 
 import matplotlib.pyplot as plt
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import report
@@ -13,37 +14,39 @@ from lib.tables import Table
 sns.set_theme(style="whitegrid", context="notebook")
 
 
-def against_column(table: Table, tier: str, store: Store, *, rows: list[str] | None = None) -> Figure:
-    """Accuracy against the table's column: ours with its standard error, the printed values as crosses."""
-    ours = report.results(table, tier, store)
-    shown = [row for row in rows or table.rows if row in set(ours["row"])]
-    positions = {column: i for i, column in enumerate(table.columns)}
-    figure, axes = plt.subplots(figsize=(9, 4.5))
-    if shown:
-        ours = ours[ours["row"].isin(shown)].assign(position=lambda frame: frame["column"].map(positions))
-        sns.lineplot(ours, x="position", y="accuracy", hue="row", hue_order=shown, errorbar="se", marker="o", ax=axes)
-        for color, row in zip(sns.color_palette(n_colors=len(shown)), shown, strict=True):
-            printed = {c: p.mean for (r, c), p in table.printed.items() if r == row and p.mean is not None}
-            axes.plot([positions[c] for c in printed], list(printed.values()), "x", color=color, markersize=9)
-        axes.legend(title="line: ours ± s.e., cross: printed", fontsize="small")
-    axes.set(title=report.title(table, tier), xlabel="", ylabel="accuracy (%)")
-    axes.set_xticks(range(len(table.columns)), report.heads(table))
+def against_column(table: Table, tier: str, store: Store) -> Figure:
+    """Accuracy against the table's column, a panel for each row with its own scale: ours with its standard error, and
+    what is printed as crosses."""
+    frame = report.summary(table, tier, store)
+    figure, panels = _panels(list(table.rows), width=4.6, height=3.0)
+    for axes, (row, of_row) in zip(panels, frame.groupby("row", sort=False), strict=False):
+        spread = of_row["stderr"].astype(float).fillna(0.0)
+        axes.errorbar(
+            range(len(of_row)), of_row["mean"].astype(float), spread, marker="o", capsize=3, label="ours ± s.e."
+        )
+        printed = [
+            (i, cell.mean) for i, cell in enumerate(of_row["printed"]) if cell is not None and cell.mean is not None
+        ]
+        axes.plot(*zip(*printed, strict=True) if printed else ((), ()), "kx", label="printed")
+        axes.set(title=row, ylabel="accuracy (%)")
+        axes.set_xticks(range(len(table.columns)), report.heads(table), rotation=30)
+        axes.legend(fontsize="small")
+    figure.suptitle(report.title(table, tier), fontsize="medium")
     return _closed(figure)
 
 
 def against_epoch(table: Table, tier: str, store: Store) -> Figure:
     """Accuracy against epoch, one panel per row, one line per column; the band is the standard error over seeds."""
     frame = report.curves(table, tier, store)
-    figure, panels = plt.subplots(1, len(table.rows), figsize=(5.5 * len(table.rows), 4.2), sharey=True, squeeze=False)
+    figure, panels = _panels(list(table.rows), width=5.5, height=4.2)
     names = dict(zip(table.columns, report.heads(table), strict=True))
-    for axes, row in zip(panels[0], table.rows, strict=True):
+    for axes, row in zip(panels, table.rows, strict=False):
         of_row = frame[frame["row"] == row].assign(line=lambda part: part["column"].map(names))
         if len(of_row):
             sns.lineplot(of_row, x="epoch", y="accuracy", hue="line", palette="viridis", errorbar="se", ax=axes)
             axes.legend(title=None, fontsize="small")
-        axes.set(title=row, xlabel="epoch", ylabel="validation accuracy (%)")
+        axes.set(title=row, xlabel="epoch", ylabel="validation accuracy (%)", ylim=(80, 100))
     figure.suptitle(report.title(table, tier), fontsize="medium")
-    figure.tight_layout()
     return _closed(figure)
 
 
@@ -52,17 +55,14 @@ def search(table: Table, tier: str, store: Store) -> Figure:
     line of squares, the reading "searched" is the best square of each column."""
     frame = report.search(table, tier, store)
     rows = [row for row in table.rows if table.points(row)]
-    columns = min(3, len(rows)) or 1
-    lines = -(-len(rows) // columns) or 1
-    figure, panels = plt.subplots(lines, columns, figsize=(4.6 * columns, 3.4 * lines), squeeze=False)
-    for axes, row in zip(panels.flat, rows, strict=False):
+    figure, panels = _panels(rows, width=4.6, height=3.4)
+    for axes, row in zip(panels, rows, strict=False):
         square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")
         if len(square):
             label = {"annot": True, "fmt": ".0f", "annot_kws": {"fontsize": 8}}
             sns.heatmap(square.sort_index(ascending=False), vmin=10, vmax=100, cbar=False, ax=axes, **label)
         axes.set(title=row, xlabel="σ", ylabel="step size")
-    figure.suptitle(f"validation accuracy (%) after the tuning run; {report.title(table, tier)}", fontsize="medium")
-    figure.tight_layout()
+    figure.suptitle(f"{table.name}, tier {tier}: validation accuracy (%) after the tuning run", fontsize="medium")
     return _closed(figure)
 
 
@@ -79,6 +79,17 @@ def at_step_size(table: Table, tier: str, store: Store, *, lr: float) -> Figure:
         title=f"every cell at step size {lr:g}, tuning runs", xlabel="", ylabel="validation accuracy (%)", ylim=(0, 101)
     )
     return _closed(figure)
+
+
+def _panels(rows: list[str], *, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure with a panel for each row, three beside each other."""
+    columns = min(3, len(rows)) or 1
+    lines = -(-len(rows) // columns) or 1
+    size = (width * columns, height * lines)
+    figure, panels = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
+    for axes in panels.flat[len(rows) :]:
+        axes.set_visible(False)
+    return figure, list(panels.flat)
 
 
 def png(figure: Figure) -> bytes:

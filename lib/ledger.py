@@ -28,7 +28,7 @@ def ledger(store: Store) -> str:
         "| the paper says | verdict | ours | privacy: claimed / proven / audited | run it |",
         "|---|---|---|---|---|",
     ]
-    for claim in claims.CLAIMS:
+    for claim in claims.every():
         judged, tier = verdict(claim, store)
         table = tables.load(claim.table)
         cells = [

@@ -60,11 +60,11 @@ def run(table: Table, *, root: Path | str | None = None, progress: bool = True, 
     result = Sweep()
     stages = (_tuning_runs, _cell_runs)
     for stage in stages:
-        for run in stage(table, plan, store):
-            store.get(run)  # a damaged record is refused here, before anything is trained
+        for asked in stage(table, plan, store):
+            store.get(asked)  # a damaged record is refused here, before anything is trained
     for stage in stages:
-        runs = list({run.id: run for run in stage(table, plan, store) if run not in store}.values())
-        for name in {run.dataset for run in runs}:
+        runs = list({asked.id: asked for asked in stage(table, plan, store) if asked not in store}.values())
+        for name in {asked.dataset for asked in runs}:
             data.load(name)  # a data error is raised here, once, rather than by every worker
         with parallel_config(plan.backend, n_jobs=n_jobs):
             _batch(table, runs, store, result, deadline, threads, progress)

@@ -3,10 +3,10 @@
 import pytest
 
 from lib import claims, tables
-from lib.claims import CLAIMS, Verdict
+from lib.claims import Verdict, noise_robustness
 
 TABLE, FIGURE = tables.load("mnist_noise"), tables.load("mnist_convergence")
-BY_NAME = {claim.name: claim for claim in CLAIMS}
+BY_NAME = {claim.name: claim for claim in claims.every()}
 
 
 def as_printed(row, column, seed):
@@ -29,7 +29,7 @@ def changed(cells, value):
     return lambda row, column, seed: [value] if (row, column) in cells else as_printed(row, column, seed)
 
 
-@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.table == "mnist_noise"], ids=lambda claim: claim.name)
+@pytest.mark.parametrize("claim", claims.of("mnist_noise"), ids=lambda claim: claim.name)
 def test_claims_about_the_table_hold_on_the_printed_numbers_and_are_open_without(claim, fill, tmp_path):
     assert claim.judge("cpu", fill(TABLE, lambda *_: None)).status == "open"
     assert claim.judge("cpu", fill(TABLE, as_printed)).status == "holds"
@@ -61,7 +61,7 @@ def test_the_factor_of_order_7(factor, status, fill):
 
 def test_a_curve_that_never_arrives_is_infinitely_slow(fill):
     store = fill(FIGURE, lambda row, column, seed: [50.0] if column == 10 and seed == 1 else [98.0], seeds=2)
-    assert claims.epochs_to_reach(FIGURE.rows[0], 10.0, "cpu", store) == float("inf")
+    assert noise_robustness.epochs_to_reach(FIGURE.rows[0], 10.0, "cpu", store) == float("inf")
     assert BY_NAME["Large noise: slower by a factor of order 7"].judge("cpu", store).status == "fails"
 
 

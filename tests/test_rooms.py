@@ -18,7 +18,7 @@ WITHOUT_TORCH = {
     "tuning": {"run", "store", "tables"},
     "report": {"tables", "store", "tuning"},
     "figures": {"report", "store", "tables"},
-    "claims": {"report", "store", "tables"},
+    "claims": {"registry", "report", "store", "tables"},
     "ledger": {"claims", "registry", "report", "store", "tables"},
     "plan": {"tables"},
     "notebook": {"plan", "store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains

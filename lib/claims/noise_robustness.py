@@ -1,53 +1,13 @@
-"""What the papers claim, as predicates over stored results.
-
-A :class:`Claim` says what the paper says and judges it: **holds**, **fails**, or **open** while results are
-missing.  The evidence is put together from the records, never typed.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass
+"""v2 section 2 (= v1 section 3): networks with noisy weights; Table 2 and Figure 1, MNIST."""
 
 from lib import report, tables
+from lib.claims import Claim, Verdict, verdict
 from lib.store import Store
 
 # The papers give no criterion for "No-convergence"; ours is an accuracy of less than twice chance.
 NO_CONVERGENCE = 20.0
 FLAT = 0.5  # points between the best and the worst cell of a row that still counts as "does not change"
 REACHED = 97.0  # validation accuracy (%) at which a curve counts as having arrived
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """``status`` is "holds", "fails" or "open"; ``evidence`` says on which numbers."""
-
-    status: str
-    evidence: str
-
-    def __str__(self) -> str:
-        return f"{self.status}: {self.evidence}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A sentence of a paper about one table, and how it is judged."""
-
-    name: str
-    says: str
-    source: str
-    table: str
-    judge: Callable[[str, Store], Verdict]
-
-
-def of(*table_names: str) -> list[Claim]:
-    """The claims about the named tables, in the order of this file."""
-    return [claim for claim in CLAIMS if claim.table in table_names]
-
-
-def _verdict(parts: list[tuple[bool | None, str]]) -> Verdict:
-    """Open if a part is (None), else whether all parts hold; the evidence lists every part."""
-    oks = [ok for ok, _ in parts]
-    status = "open" if None in oks else "holds" if all(oks) else "fails"
-    return Verdict(status, "; ".join(text for _, text in parts))
 
 
 def _flat(rows: tuple[str, ...], tier: str, store: Store) -> Verdict:
@@ -62,7 +22,7 @@ def _flat(rows: tuple[str, ...], tier: str, store: Store) -> Verdict:
         spread = best["mean"] - worst["mean"]
         numbers = f"{best['mean']:.2f} at σ = {best['column']:g} to {worst['mean']:.2f} at σ = {worst['column']:g}"
         parts.append((spread <= FLAT, f"{row} {numbers}, a spread of {spread:.2f} points (n = {of_row['n'].min()})"))
-    return _verdict(parts)
+    return verdict(parts)
 
 
 def _collapse(columns: tuple[float, ...], tier: str, store: Store) -> Verdict:
@@ -72,7 +32,7 @@ def _collapse(columns: tuple[float, ...], tier: str, store: Store) -> Verdict:
         for cell in cells[(cells["row"] == row) & cells["column"].isin(columns)].itertuples():
             ok = None if cell.n == 0 else cell.mean < NO_CONVERGENCE
             parts.append((ok, f"{row} at σ = {cell.column:g}: {report.ours(cell.mean, cell.stderr, cell.n)}"))
-    return _verdict(parts)
+    return verdict(parts)
 
 
 def _noise_free(tier: str, store: Store) -> Verdict:
@@ -81,7 +41,7 @@ def _noise_free(tier: str, store: Store) -> Verdict:
     for cell in cells[cells["column"] == 0.0].itertuples():
         ok = None if cell.n == 0 else cell.mean >= cell.printed.mean - 0.3
         parts.append((ok, f"{cell.row} {report.ours(cell.mean, cell.stderr, cell.n)}, printed {cell.printed.text}"))
-    return _verdict(parts)
+    return verdict(parts)
 
 
 def _same_accuracy(tier: str, store: Store) -> Verdict:
@@ -94,7 +54,7 @@ def _same_accuracy(tier: str, store: Store) -> Verdict:
         spread = of_row["mean"].max() - of_row["mean"].min()
         listed = ", ".join(f"{cell.mean:.2f} at σ = {cell.column:g}" for cell in of_row.itertuples() if cell.n)
         parts.append((None if missing else bool(spread <= FLAT), f"{row}: {listed}"))
-    return _verdict(parts)
+    return verdict(parts)
 
 
 def epochs_to_reach(row: str, column: float, tier: str, store: Store, accuracy: float = REACHED) -> float | None:
@@ -125,7 +85,7 @@ def _factor_seven(tier: str, store: Store) -> Verdict:
         parts.append(
             (ok, f"{row}: {at_1:.1f} epochs to {REACHED:g} % at σ = 1, {at_10:.1f} at σ = 10, × {at_10 / at_1:.1f}")
         )
-    return _verdict(parts)
+    return verdict(parts)
 
 
 CLAIMS = (

@@ -1,0 +1,53 @@
+"""What the papers claim, as predicates over stored results: one file, one family of claims.
+
+A :class:`Claim` says what the paper says and judges it: **holds**, **fails**, or **open** while results are
+missing.  The evidence is put together from the records, never typed.  A file of this folder defines ``CLAIMS``.
+
+    >>> [claim.table for claim in every()][:2]
+    ['mnist_noise', 'mnist_noise']
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lib import registry
+from lib.store import Store
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``status`` is "holds", "fails" or "open"; ``evidence`` says on which numbers."""
+
+    status: str
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.evidence}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of a paper about one table, and how it is judged: ``judge(tier, store)``."""
+
+    name: str
+    says: str
+    source: str
+    table: str
+    judge: Callable[[str, Store], Verdict]
+
+
+def every() -> list[Claim]:
+    """All claims, family by family."""
+    return [claim for name in registry.names("claims") for claim in registry.load("claims", name).CLAIMS]
+
+
+def of(*table_names: str) -> list[Claim]:
+    """The claims about the named tables."""
+    return [claim for claim in every() if claim.table in table_names]
+
+
+def verdict(parts: list[tuple[bool | None, str]]) -> Verdict:
+    """Of (whether it holds or None, evidence) for each part: open if a part is, else whether all hold."""
+    oks = [ok for ok, _ in parts]
+    status = "open" if None in oks else "holds" if all(oks) else "fails"
+    return Verdict(status, "; ".join(text for _, text in parts))
