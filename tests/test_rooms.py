@@ -27,6 +27,7 @@ WITHOUT_TORCH = {
 WITH_TORCH = {
     "layers": set(),
     "models": {"layers", "registry"},
+    "grads": set(),
     "generators": set(),
     "sampling": set(),
     "methods": {"registry", "run", "sampling"},

@@ -1,0 +1,79 @@
+"""Per-example gradients: their norms, and the sum of the clipped ones.
+
+For examples i = 1 … B with gradients g_i of their own losses, and clip norm C,
+
+    ``clipped_sum = Σ_i g_i · min(1, C / ‖g_i‖)``        (abadi, Algorithm 1; a sum, not a mean)
+
+    >>> import torch
+    >>> from functools import partial
+    >>> model = torch.nn.Linear(2, 2, bias=False)
+    >>> loss = partial(torch.nn.functional.cross_entropy, reduction="none")
+    >>> total, norms = clipped_sum(model, loss, torch.eye(2), torch.tensor([0, 1]), clip_norm=0.1)
+    >>> total["weight"].shape, norms.shape
+    (torch.Size([2, 2]), torch.Size([2]))
+
+Two implementations of one interface: ``reference`` (:mod:`lib.grads.reference`, ``vmap(grad)``, right for any model)
+and ``fast`` (:mod:`lib.grads.fast`, one forward and one backward to the layers' outputs).
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from lib.grads import fast, reference
+from lib.grads.groups import Groups
+
+IMPLEMENTATIONS = {"fast": fast.clipped_sum, "reference": reference.clipped_sum}
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def clipped_sum(
+    model: nn.Module,
+    loss: Loss,
+    x: Tensor,
+    y: Tensor,
+    *,
+    clip_norm: float | Mapping[str, float],
+    implementation: str = "fast",
+    microbatch_size: int | None = None,
+) -> tuple[dict[str, Tensor], Tensor | dict[str, Tensor]]:
+    """``({parameter name: Σ_i clipped g_i}, ‖g_i‖ before clipping (B,))``; the model's ``grad`` fields are not touched.
+
+    ``loss(outputs, y) -> (B,)``, one loss per example.  ``clip_norm``: C > 0 (``math.inf``: no clipping), or one for
+    each group of parameters, ``{module or parameter name: C_h}``; then each group is clipped by itself and the norms
+    come as ``{group: (B,)}``.  ``microbatch_size`` bounds the memory and changes nothing else.
+
+    An example with a non-finite gradient counts as zero; its norm is returned as it is.  An empty batch gives zeros.
+    Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, an unknown
+    implementation, and for batch norm on batch statistics, where no example has a gradient of its own.
+    """
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(f"implementation: expected one of {', '.join(IMPLEMENTATIONS)}; got {implementation!r}")
+    if microbatch_size is not None and microbatch_size < 1:
+        raise ValueError(f"microbatch_size: expected None or at least 1; got {microbatch_size}")
+    _refuse_batch_statistics(model)
+    groups = Groups(model, clip_norm)
+    total = {name: torch.zeros_like(p) for name, p in model.named_parameters() if p.requires_grad}
+    norms = [torch.zeros(0, len(groups.names), dtype=next(iter(total.values())).dtype, device=x.device)]
+    for part_x, part_y in zip(
+        x.split(microbatch_size or max(len(x), 1)), y.split(microbatch_size or max(len(x), 1)), strict=True
+    ):
+        if len(part_x):
+            part, part_norms = IMPLEMENTATIONS[implementation](model, loss, part_x, part_y, groups)
+            norms.append(part_norms)
+            for name, value in part.items():
+                total[name] += value
+    return total, groups.named(torch.cat(norms))
+
+
+def _refuse_batch_statistics(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
+            raise ValueError(
+                f"{name or type(module).__name__}: batch norm on batch statistics makes every example's gradient "
+                "depend on all others, so clipping each bounds nothing; use layer or group norm, batch norm with "
+                "public statistics, or frozen statistics (module.eval())"
+            )

@@ -1,0 +1,92 @@
+"""One forward pass, one backward pass to the layers' outputs, and from there norms and the clipped sum.
+
+A layer's per-example gradient is a contraction of its input with the gradient of its output (:mod:`lib.grads.rules`).
+Neither pass is done per example, and no example's gradient is formed where its norm can be had for less.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from lib.grads import reference
+from lib.grads.groups import Groups
+from lib.grads.rules import rule_for
+
+
+@dataclass
+class _Calls:
+    """What one layer saw: its inputs and outputs, one of each for every time it was called."""
+
+    name: str
+    layer: nn.Module
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+
+
+def clipped_sum(
+    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, groups: Groups
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Sums of the clipped gradients, and the norms (B, groups) before clipping.
+
+    A model with trainable parameters in a layer that has no rule, or with a parameter shared by two layers, is handed
+    to the reference, with a warning.
+    """
+    layers = {name: m for name, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))}
+    if reason := _not_supported(model, layers):
+        warnings.warn(f"{reason}; its gradients come from the slow reference implementation", stacklevel=3)
+        return reference.clipped_sum(model, loss, x, y, groups)
+
+    calls, losses = _forward(model, layers, loss, x, y)
+    outputs = [output for call in calls for output in call.outputs]
+    gradients = iter(torch.autograd.grad(losses.sum(), outputs, allow_unused=True))
+    contractions, squares = {}, {}
+    for call in calls:
+        of_call = [g if g is not None else torch.zeros_like(o) for o, g in zip(call.outputs, gradients, strict=False)]
+        prefix = f"{call.name}." if call.name else ""
+        for name, contraction in rule_for(call.layer)(call.layer, call.inputs, of_call).items():
+            if prefix + name in groups.of:
+                contractions[prefix + name] = contraction
+                squares[prefix + name] = contraction.squares()
+    norms = groups.norms(squares)
+    factors = groups.factors(norms)
+    return {name: c.weighted_sum(factors[:, groups.of[name]]) for name, c in contractions.items()}, norms
+
+
+def _not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None:
+    for name, layer in layers.items():
+        if rule_for(layer) is None:
+            return f"{name or 'the model'} ({type(layer).__name__}) has no rule for per-example gradients"
+    named = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    if len(named) > len(list(model.named_parameters())):
+        return "a parameter is shared by two layers"
+    return None
+
+
+def _forward(
+    model: nn.Module, layers: dict[str, nn.Module], loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor
+) -> tuple[list[_Calls], Tensor]:
+    calls = {layer: _Calls(name, layer) for name, layer in layers.items()}
+
+    def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        call = calls[layer]
+        call.inputs.append(inputs[0].detach())
+        call.outputs.append(output)
+        call.versions.append(output._version)
+
+    handles = [layer.register_forward_hook(remember) for layer in layers.values()]
+    try:
+        losses = loss(model(x), y)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for call in calls.values():
+        # After an in-place operation the tensor is no longer the layer's output, nor its gradient the output's.
+        if [output._version for output in call.outputs] != call.versions:
+            raise ValueError(
+                f"{call.name}: expected its output unchanged; got one changed in place, as by ReLU(inplace=True)"
+            )
+    return [call for call in calls.values() if call.outputs], losses

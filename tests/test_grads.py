@@ -1,0 +1,269 @@
+"""Per-example gradients: fast = reference = a loop over batches of one; clipping checked by hand."""
+
+import math
+import re
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from lib import models, registry
+from lib.grads import IMPLEMENTATIONS, clipped_sum
+from lib.layers import NoisyConv2d, NoisyLinear, held_noise, set_weight_noise
+
+LOSS = partial(F.cross_entropy, reduction="none")
+EVERY = {"deadline": None, "max_examples": 25, "derandomize": True}
+
+
+def loop(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Obviously correct: one backward pass for each example."""
+    gradients = []
+    for i in range(len(x)):
+        model.zero_grad()
+        LOSS(model(x[i : i + 1]), y[i : i + 1]).sum().backward()
+        gradients.append({n: p.grad.clone() for n, p in model.named_parameters() if p.requires_grad})
+    return {name: torch.stack([g[name] for g in gradients]) for name in gradients[0]}
+
+
+def check(model: nn.Module, x: Tensor, y: Tensor, *, groups: tuple[str, ...] | None = None, **how) -> None:
+    """Both implementations against the loop, in double precision, with about half of the examples clipped."""
+    model, x = model.double(), x.double() if x.is_floating_point() else x
+    with held_noise(model):
+        gradients = loop(model, x, y)
+        names = groups or ("",)
+        belongs = {p: max((n for n in names if p.startswith(n)), key=len) for p in gradients}
+        norms = {
+            n: sum(g.flatten(1).square().sum(1) for p, g in gradients.items() if belongs[p] == n).sqrt() for n in names
+        }
+        clip = {n: float(norms[n].median()) + 1e-3 for n in names}
+        factors = {n: (clip[n] / norms[n]).clamp(max=1.0) for n in names}
+        expected = {p: torch.einsum("b,b...->...", factors[belongs[p]], g) for p, g in gradients.items()}
+        for implementation in IMPLEMENTATIONS:
+            clip_norm = clip if groups else clip[""]
+            total, found = clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, implementation=implementation, **how)
+            torch.testing.assert_close(total, expected, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(found if groups else {"": found}, norms, rtol=1e-5, atol=1e-5)
+            assert all(p.grad is None or p.grad.shape == p.shape for p in model.parameters())
+
+
+def classes(examples: int) -> Tensor:
+    return torch.arange(examples) % 3
+
+
+@given(examples=st.integers(1, 5), d=st.integers(1, 6), positions=st.integers(1, 5), bias=st.booleans())
+@settings(**EVERY)
+def test_linear(examples, d, positions, bias):
+    model = nn.Sequential(NoisyLinear(d, 4, bias), nn.Tanh(), nn.Flatten(), nn.Linear(4 * positions, 3))
+    check(model, torch.randn(examples, positions, d), classes(examples))
+
+
+@given(
+    examples=st.integers(1, 3),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.integers(1, 2),
+    padding=st.sampled_from([0, 1, "same", "circular"]),
+    dilation=st.integers(1, 2),
+    groups=st.sampled_from([1, 2]),
+    size=st.integers(5, 8),
+)
+@settings(**EVERY)
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+def test_conv2d(examples, kernel, stride, padding, dilation, groups, size):
+    how = {"padding": 1, "padding_mode": "circular"} if padding == "circular" else {"padding": padding}
+    layer = NoisyConv2d(
+        2, 4, kernel, stride=1 if padding == "same" else stride, dilation=dilation, groups=groups, **how
+    )
+    x = torch.randn(examples, 2, size, size)
+    model = nn.Sequential(layer, nn.Tanh(), nn.Flatten(), nn.Linear(layer(x)[0].numel(), 3))
+    check(model, x, classes(examples))
+
+
+@given(examples=st.integers(1, 4), channels=st.sampled_from([2, 4]), size=st.integers(2, 4))
+@settings(**EVERY)
+def test_normalisation(examples, channels, size):
+    model = nn.Sequential(
+        nn.Conv2d(1, channels, 1),
+        nn.GroupNorm(2, channels),
+        nn.LayerNorm([channels, size, size]),
+        nn.LayerNorm(size),
+        nn.Flatten(),
+        nn.Linear(channels * size * size, 3),
+    )
+    check(model, torch.randn(examples, 1, size, size), classes(examples))
+
+
+@pytest.mark.parametrize("padding_idx", [None, 0])
+def test_embedding_with_repeated_and_padded_words(padding_idx):
+    model = nn.Sequential(nn.Embedding(5, 4, padding_idx=padding_idx), nn.Flatten(), nn.Linear(16, 3))
+    check(model, torch.tensor([[1, 1, 2, 0], [0, 0, 0, 0], [3, 4, 3, 1]]), classes(3))
+
+
+class Recurrent(nn.Module):
+    """An LSTM out of two linear maps that are called at every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.input, self.hidden, self.output = nn.Linear(3, 20), nn.Linear(5, 20), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:  # (B, T, 3)
+        h = c = torch.zeros(len(x), 5, dtype=x.dtype)
+        for step in x.unbind(1):
+            i, f, g, o = (self.input(step) + self.hidden(h)).chunk(4, dim=1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+        return self.output(h)
+
+
+def test_a_layer_called_many_times_as_in_an_lstm():
+    check(Recurrent(), torch.randn(4, 6, 3), classes(4))
+
+
+@pytest.mark.parametrize("name", registry.names("models"))
+@pytest.mark.parametrize("norm", ["none", "layer"])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_every_model(name, norm, noise):
+    torch.manual_seed(0)
+    model = models.build(name, norm=norm)
+    set_weight_noise(model, noise)
+    check(model, torch.rand(6, 1, 28, 28), classes(6), microbatch_size=4)
+
+
+@pytest.mark.parametrize("groups", [("0", "2"), ("0.weight", "0.bias", "2"), ("0.bias", "")])
+def test_each_group_is_clipped_by_itself(groups):
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    if "" in groups:
+        with pytest.raises(ValueError, match=r"expected a group for '0\.weight'"):
+            clipped_sum(model, LOSS, torch.ones(1, 4), classes(1), clip_norm={"0.bias": 1.0})
+    else:
+        check(model, torch.randn(5, 4), classes(5), groups=groups)
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+class TestBothImplementations:
+    def test_a_3_4_5_triangle(self, implementation):
+        """loss = w·x, so g = x: (3, 4) has norm 5; clipped to 1 it is (.6, .8); (.3, .4) is left alone."""
+        model = nn.Linear(2, 1, bias=False)
+        x = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+        total, norms = clipped_sum(
+            model, lambda out, y: out[:, 0], x, torch.zeros(2), clip_norm=1.0, implementation=implementation
+        )
+        torch.testing.assert_close(total["weight"], torch.tensor([[0.9, 1.2]]))
+        torch.testing.assert_close(norms, torch.tensor([5.0, 0.5]))
+
+    def test_without_clipping_it_is_the_gradient_of_the_sum(self, implementation):
+        model, x, y = models.build("lenet5"), torch.rand(5, 1, 28, 28), classes(5)
+        total, _ = clipped_sum(model, LOSS, x, y, clip_norm=math.inf, implementation=implementation)
+        expected = torch.autograd.grad(LOSS(model(x), y).sum(), list(model.parameters()))
+        torch.testing.assert_close(list(total.values()), list(expected), rtol=1e-4, atol=1e-5)
+
+    @pytest.mark.parametrize("clip_norm", [1e-3, 0.1, 1.0])
+    def test_no_clipped_gradient_is_longer_than_the_clip_norm(self, implementation, clip_norm):
+        model, x, y = models.build("lenet5"), torch.rand(8, 1, 28, 28), classes(8)
+        for i in range(8):
+            total, _ = clipped_sum(
+                model, LOSS, x[i : i + 1], y[i : i + 1], clip_norm=clip_norm, implementation=implementation
+            )
+            assert sum(g.square().sum() for g in total.values()).sqrt() <= clip_norm * (1 + 1e-5)
+
+    def test_an_empty_batch_gives_zeros(self, implementation):
+        model = models.build("lenet5", norm="layer")
+        total, norms = clipped_sum(
+            model, LOSS, torch.rand(0, 1, 28, 28), classes(0), clip_norm=1.0, implementation=implementation
+        )
+        assert norms.shape == (0,)
+        assert all(g.shape == p.shape and not g.any() for g, p in zip(total.values(), model.parameters(), strict=True))
+
+    @pytest.mark.parametrize("bad", [math.nan, math.inf])
+    def test_an_example_that_is_not_finite_counts_as_zero(self, implementation, bad):
+        model, x, y = models.build("lenet_300_100", norm="layer"), torch.rand(4, 1, 28, 28), classes(4)
+        good, _ = clipped_sum(model, LOSS, x[1:], y[1:], clip_norm=0.5, implementation=implementation)
+        x[0, 0, 3, 3] = bad
+        total, norms = clipped_sum(model, LOSS, x, y, clip_norm=0.5, implementation=implementation)
+        torch.testing.assert_close(total, good)
+        assert not norms[0].isfinite()
+        assert norms[1:].isfinite().all()
+
+    def test_frozen_parameters_are_left_out(self, implementation):
+        model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+        model[0].weight.requires_grad_(False)
+        total, _ = clipped_sum(model, LOSS, torch.randn(3, 4), classes(3), clip_norm=1.0, implementation=implementation)
+        assert set(total) == {"0.bias", "2.weight", "2.bias"}
+
+    def test_batch_norm_on_batch_statistics_is_refused_with_the_alternatives(self, implementation):
+        model = models.build("lenet5", norm="batch")
+        with pytest.raises(ValueError, match=r"depend on all others.*use layer or group norm"):
+            clipped_sum(model, LOSS, torch.rand(2, 1, 28, 28), classes(2), clip_norm=1.0, implementation=implementation)
+
+
+def test_the_gram_form_is_used_where_it_is_cheaper():
+    from lib.grads.rules import Outer
+
+    few = Outer(torch.randn(2, 1, 3, 50), torch.randn(2, 1, 3, 40), torch.Size([40, 50]))
+    many = Outer(torch.randn(2, 1, 300, 5), torch.randn(2, 1, 300, 4), torch.Size([4, 5]))
+    assert few.gram
+    assert few.gradients is None
+    assert not many.gram
+    for outer in (few, many):
+        gradients = torch.einsum("bgto,bgti->boi", outer.b, outer.a)
+        torch.testing.assert_close(outer.squares(), gradients.square().sum((1, 2)), rtol=1e-4, atol=1e-4)
+
+
+class Scale(nn.Module):
+    """y = s x, with a parameter that no rule knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.s = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.s * x
+
+
+def tied() -> nn.Module:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    model[2].weight = model[0].weight
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [(nn.Sequential(Scale(), nn.Linear(4, 3)), r"0 \(Scale\) has no rule"), (tied(), "shared by two layers")],
+)
+def test_what_the_fast_form_does_not_know_goes_to_the_reference_with_a_word(model, reason):
+    x, y = torch.randn(3, 4), classes(3)
+    with pytest.warns(UserWarning, match=reason):
+        fast = clipped_sum(model, LOSS, x, y, clip_norm=0.5)
+    torch.testing.assert_close(fast, clipped_sum(model, LOSS, x, y, clip_norm=0.5, implementation="reference"))
+
+
+def test_an_output_changed_in_place_is_refused():
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(inplace=True))
+    with pytest.raises(ValueError, match="expected its output unchanged; got one changed in place"):
+        clipped_sum(model, LOSS, torch.randn(2, 4), classes(2), clip_norm=1.0)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"clip_norm": 0.0}, "clip_norm: expected more than 0; got 0.0"),
+        ({"clip_norm": math.nan}, "clip_norm: expected more than 0; got nan"),
+        ({"clip_norm": {"0": 1.0, "1": -1.0}}, "clip_norm of '1': expected more than 0; got -1.0"),
+        (
+            {"clip_norm": {"0": 1.0, "2": 1.0}},
+            "clip_norm: expected names of the model's modules or parameters; got '2'",
+        ),
+        (
+            {"clip_norm": 1.0, "implementation": "opacus"},
+            "implementation: expected one of fast, reference; got 'opacus'",
+        ),
+        ({"clip_norm": 1.0, "microbatch_size": 0}, "microbatch_size: expected None or at least 1; got 0"),
+    ],
+)
+def test_bad_arguments_are_refused(how, message):
+    model = nn.Sequential(nn.Linear(2, 3))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        clipped_sum(model, LOSS, torch.ones(1, 2), classes(1), **how)
