@@ -1,5 +1,7 @@
 """v2 section 2 (= v1 section 3): networks with noisy weights; Table 2 and Figure 1, MNIST."""
 
+from itertools import product
+
 from lib import report, tables
 from lib.claims import Claim, Verdict, verdict
 from lib.store import Store
@@ -7,7 +9,7 @@ from lib.store import Store
 # The papers give no criterion for "No-convergence"; ours is an accuracy of less than twice chance.
 NO_CONVERGENCE = 20.0
 FLAT = 0.5  # points between the best and the worst cell of a row that still counts as "does not change"
-REACHED = 97.0  # validation accuracy (%) at which a curve counts as having arrived
+REACHED = (90.0, 95.0)  # validation accuracies (%) to which the epochs are counted
 
 
 def _flat(rows: tuple[str, ...], tier: str, store: Store) -> Verdict:
@@ -53,11 +55,12 @@ def _same_accuracy(tier: str, store: Store) -> Verdict:
         missing = (of_row["n"] == 0).any()
         spread = of_row["mean"].max() - of_row["mean"].min()
         listed = ", ".join(f"{cell.mean:.2f} at σ = {cell.column:g}" for cell in of_row.itertuples() if cell.n)
-        parts.append((None if missing else bool(spread <= FLAT), f"{row}: {listed}"))
+        # The searched step sizes are constant and large, so their last epoch jumps about: evidence, not the judge.
+        parts.append((None if missing else row != table.rows[0] or bool(spread <= FLAT), f"{row}: {listed}"))
     return verdict(parts)
 
 
-def epochs_to_reach(row: str, column: float, tier: str, store: Store, accuracy: float = REACHED) -> float | None:
+def epochs_to_reach(row: str, column: float, accuracy: float, tier: str, store: Store) -> float | None:
     """Mean over seeds of the first epoch whose validation accuracy is at least ``accuracy``.
 
     None if nothing is stored; infinite if a seed never gets there.
@@ -74,17 +77,16 @@ def epochs_to_reach(row: str, column: float, tier: str, store: Store, accuracy: 
 def _factor_seven(tier: str, store: Store) -> Verdict:
     parts = []
     table = tables.load("mnist_convergence")
-    for row in table.rows:
-        at_1, at_10 = (epochs_to_reach(row, sigma, tier, store) for sigma in (1.0, 10.0))
+    for row, accuracy in product(table.rows, REACHED):
+        at_1, at_10 = (epochs_to_reach(row, sigma, accuracy, tier, store) for sigma in (1.0, 10.0))
         if at_1 is None or at_10 is None:
             parts.append((None, f"{row}: curves missing"))
             continue
         # "A factor of order 7": within a factor of 2 of it.  The claim is about one step size; the searched one is
         # evidence of what it rests on, and does not decide.
         ok = row != table.rows[0] or 3.5 <= at_10 / at_1 <= 14
-        parts.append(
-            (ok, f"{row}: {at_1:.1f} epochs to {REACHED:g} % at σ = 1, {at_10:.1f} at σ = 10, × {at_10 / at_1:.1f}")
-        )
+        times = f"{at_1:.1f} epochs to {accuracy:g} % at σ = 1, {at_10:.1f} at σ = 10, × {at_10 / at_1:.1f}"
+        parts.append((ok, f"{row}: {times}"))
     return verdict(parts)
 
 
