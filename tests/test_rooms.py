@@ -13,6 +13,7 @@ LIB = Path(__file__).resolve().parent.parent / "lib"
 WITHOUT_TORCH = {
     "registry": set(),
     "run": {"registry"},
+    "accounting": {"registry"},
     "tables": {"registry", "run"},
     "store": {"run"},
     "tuning": {"run", "store", "tables"},

@@ -1,0 +1,143 @@
+"""Privacy accounting: noise multiplier ⇄ (ε, δ) ⇄ steps, by every accountant that the papers use or deserve.
+
+    >>> from lib import accounting
+    >>> round(accounting.epsilon(noise_multiplier=4.0, sampling_prob=0.01, steps=10_000), 3)
+    0.947
+    >>> round(accounting.epsilon(noise_multiplier=4.0, sampling_prob=0.01, steps=10_000, accountant="moments"), 2)
+    1.26
+    >>> accounting.epsilon(noise_multiplier=4.0, sampling_prob=0.01, steps=10_000, sampler="shuffled")
+    Traceback (most recent call last):
+    ValueError: accountant: expected one of gdp for sampler 'shuffled' under 'add_or_remove_one'; got 'pld'
+
+What happened (:class:`Event`) is separate from how it is counted (the accountants, one file each).  An accountant
+names the samplers and neighbouring relations that its theorem covers and refuses every other one, so a shuffled run
+cannot be counted as a Poisson run.
+
+**One unit everywhere**: ``noise_multiplier`` z is the noise's standard deviation ÷ the clip norm C, whatever the
+neighbouring relation.  Under ``replace_one`` two examples differ by up to 2C; the accountants double, the caller
+never does.  A paper that scales its noise to 2C, as batch clipping's N(0, (2Cσ)²), has z = 2σ.
+"""
+
+import math
+
+from lib.accounting import _calibration, _registry
+from lib.accounting._event import NEIGHBOURING_RELATIONS, SAMPLERS, Event, checked_delta, checked_epsilon
+from lib.accounting._gaussian import analytic_gaussian, classical_gaussian
+from lib.accounting._registry import accountants, is_upper_bound
+from lib.accounting._si_dpsgd import si_dpsgd_delta, si_dpsgd_epsilon
+
+__all__ = [
+    "NEIGHBOURING_RELATIONS",
+    "SAMPLERS",
+    "Event",
+    "accountants",
+    "analytic_gaussian",
+    "classical_gaussian",
+    "delta",
+    "epsilon",
+    "is_upper_bound",
+    "noise_multiplier",
+    "si_dpsgd_delta",
+    "si_dpsgd_epsilon",
+    "steps",
+]
+
+
+def epsilon(
+    *,
+    noise_multiplier: float,
+    sampling_prob: float,
+    steps: int,
+    delta: float = 1e-5,
+    sampler: str = "poisson",
+    accountant: str = "pld",
+    neighbouring_relation: str = "add_or_remove_one",
+) -> float:
+    """ε at ``delta`` of ``steps`` Gaussian queries, each on a sample of the data.
+
+    noise_multiplier z is noise std ÷ C; sampling_prob q is batch size ÷ data set size (the expected one under
+    Poisson sampling).  ``math.inf`` without noise, 0 without steps.  Raises ``ValueError`` for values out of range and
+    for an accountant that does not cover the sampler and the neighbouring relation, naming those that do.
+    """
+    event = Event(noise_multiplier, sampling_prob, steps, sampler, neighbouring_relation)
+    return _count_epsilon(event, checked_delta(delta), accountant)
+
+
+def delta(
+    *,
+    epsilon: float,
+    noise_multiplier: float,
+    sampling_prob: float,
+    steps: int,
+    sampler: str = "poisson",
+    accountant: str = "pld",
+    neighbouring_relation: str = "add_or_remove_one",
+) -> float:
+    """δ at ``epsilon``: the inverse of :func:`epsilon`; 1 without noise, 0 without steps.
+
+    Raises ``ValueError`` as :func:`epsilon` does, and for an accountant that has no answer (strong composition).
+    """
+    event = Event(noise_multiplier, sampling_prob, steps, sampler, neighbouring_relation)
+    module, budget = _registry.matching(accountant, event), checked_epsilon(epsilon)
+    if not hasattr(module, "delta"):
+        able = ", ".join(name for name in accountants() if hasattr(_registry.load(name), "delta"))
+        raise ValueError(f"accountant: expected one of {able} to find delta; got {accountant!r}")
+    if event.steps == 0:
+        return 0.0
+    return 1.0 if event.noise_multiplier == 0.0 else module.delta(event, budget)
+
+
+def noise_multiplier(
+    *,
+    epsilon: float,
+    sampling_prob: float,
+    steps: int,
+    delta: float = 1e-5,
+    sampler: str = "poisson",
+    accountant: str = "pld",
+    neighbouring_relation: str = "add_or_remove_one",
+) -> float:
+    """The smallest z whose ε is at most ``epsilon``: never more, and z at most 0.01 % above the smallest.
+
+    0 if there are no steps.  Raises ``ValueError`` as :func:`epsilon` does, and if no z in the range searched,
+    0.01 to 1e6, meets ``epsilon``.
+    """
+    budget, delta = checked_epsilon(epsilon), checked_delta(delta)
+    if Event(1.0, sampling_prob, steps, sampler, neighbouring_relation).steps == 0:
+        return 0.0
+
+    def spent(z: float) -> float:
+        return _count_epsilon(Event(z, sampling_prob, steps, sampler, neighbouring_relation), delta, accountant)
+
+    return _calibration.smallest_noise(spent, budget, accountant)
+
+
+def steps(
+    *,
+    epsilon: float,
+    noise_multiplier: float,
+    sampling_prob: float,
+    delta: float = 1e-5,
+    sampler: str = "poisson",
+    accountant: str = "pld",
+    neighbouring_relation: str = "add_or_remove_one",
+) -> int:
+    """The largest number of steps whose ε is at most ``epsilon``; 0 if one step is too much.
+
+    abadi trains "until the budget is spent".  Raises ``ValueError`` as :func:`epsilon` does, and if 1e7 steps do not
+    spend the budget.
+    """
+    budget, delta = checked_epsilon(epsilon), checked_delta(delta)
+
+    def spent(count: int) -> float:
+        event = Event(noise_multiplier, sampling_prob, count, sampler, neighbouring_relation)
+        return _count_epsilon(event, delta, accountant)
+
+    return _calibration.most_steps(spent, budget)
+
+
+def _count_epsilon(event: Event, delta: float, accountant: str) -> float:
+    module = _registry.matching(accountant, event)
+    if event.steps == 0:
+        return 0.0
+    return math.inf if event.noise_multiplier == 0.0 else module.epsilon(event, delta)

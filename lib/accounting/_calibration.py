@@ -1,0 +1,63 @@
+"""Turning an accountant around: from a budget to the noise it needs, or to the steps it allows.
+
+>>> round(smallest_noise(lambda z: 1 / z, 0.25, "example"), 3)
+4.0
+>>> most_steps(lambda count: 0.3 * count, 1.0)
+3
+"""
+
+import math
+from collections.abc import Callable
+
+from scipy.optimize import brentq
+
+NOISE_RANGE = (0.01, 1e6)
+NOISE_TOLERANCE = 1e-4  # relative; the returned z is at most this much above the smallest
+MOST_STEPS = 10**7
+
+
+def smallest_noise(spent: Callable[[float], float], budget: float, accountant: str) -> float:
+    """The smallest z in ``NOISE_RANGE`` with ``spent(z) <= budget``, found from above, so the budget always holds.
+
+    ``spent`` must not increase.  Raises ``ValueError`` if even the largest z spends more, or the smallest z less.
+    """
+    low, high = NOISE_RANGE
+    upper = 1.0
+    while spent(upper) > budget:
+        if upper >= high:
+            least = f"at least {spent(high):.3g}, what {accountant!r} gives at noise multiplier {high:g}"
+            raise ValueError(f"epsilon: expected {least}; got {budget!r}")
+        upper = min(2 * upper, high)
+    lower = upper / 2
+    while spent(lower) <= budget:
+        if lower <= low:
+            most = f"less than {spent(low):.3g}, what {accountant!r} gives at noise multiplier {low:g}"
+            raise ValueError(f"epsilon: expected {most}; got {budget!r}")
+        upper, lower = lower, max(lower / 2, low)
+
+    def excess(log_z: float) -> float:  # the logarithm makes 1e-3 and 1e3 equally easy; clipped because ε may be 0 or ∞
+        value = spent(math.exp(log_z))
+        return min(max(math.log(value / budget), -50.0), 50.0) if 0 < value < math.inf else math.copysign(50, value - 1)
+
+    z = math.exp(brentq(excess, math.log(lower), math.log(upper), xtol=NOISE_TOLERANCE / 4))
+    while spent(z) > budget:
+        z = min(z * (1 + NOISE_TOLERANCE / 4), upper)
+    return z
+
+
+def most_steps(spent: Callable[[int], float], budget: float) -> int:
+    """The largest count with ``spent(count) <= budget``; ``spent`` must not decrease.
+
+    Raises ``ValueError`` if ``MOST_STEPS`` stay within the budget.
+    """
+    within, beyond = 0, 1
+    while spent(beyond) <= budget:
+        if beyond >= MOST_STEPS:
+            raise ValueError(
+                f"epsilon: expected less than {spent(MOST_STEPS):.3g}, which {MOST_STEPS:,} steps spend; got {budget!r}"
+            )
+        within, beyond = beyond, min(2 * beyond, MOST_STEPS)
+    while beyond - within > 1:
+        middle = (within + beyond) // 2
+        within, beyond = (middle, beyond) if spent(middle) <= budget else (within, middle)
+    return within

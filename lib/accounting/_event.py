@@ -1,0 +1,83 @@
+"""What happened: so many Gaussian queries with so much noise, each on examples sampled in one particular way.
+
+    >>> Event(noise_multiplier=4, sampling_prob=0.01, steps=10_000)
+    Event(noise_multiplier=4.0, sampling_prob=0.01, steps=10000, sampler='poisson', \
+neighbouring_relation='add_or_remove_one')
+    >>> Event(noise_multiplier=4, sampling_prob=1.5, steps=1)
+    Traceback (most recent call last):
+    ValueError: sampling_prob: expected a number in (0, 1]; got 1.5
+"""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+SAMPLERS = ("poisson", "without_replacement", "with_replacement", "shuffled")
+NEIGHBOURING_RELATIONS = ("add_or_remove_one", "replace_one")
+
+
+@dataclass(frozen=True)
+class Event:
+    """A training run as the accountants see it.
+
+    ======================  ============================================================================================
+    noise_multiplier        z = standard deviation of the noise ÷ clip norm C; 0 means no privacy
+    sampling_prob           q = L/N, batch size ÷ data set size, in (0, 1]
+    steps                   T, the number of noisy sums released
+    sampler                 poisson: each example is in the batch with probability q, independently
+                            | without_replacement: L different examples, drawn afresh in every step
+                            | with_replacement: L draws of one example, repeats allowed, afresh in every step
+                            | shuffled: each epoch a permutation cut into batches
+    neighbouring_relation   add_or_remove_one: sums differ by at most C | replace_one: by at most 2C
+    ======================  ============================================================================================
+
+    Raises ``ValueError`` naming the field, what was expected and what came.
+    """
+
+    noise_multiplier: float
+    sampling_prob: float
+    steps: int
+    sampler: str = "poisson"
+    neighbouring_relation: str = "add_or_remove_one"
+
+    def __post_init__(self) -> None:
+        z, q, steps = self.noise_multiplier, self.sampling_prob, self.steps
+        _expect("noise_multiplier", z, _finite(z) and z >= 0, "a finite number of at least 0")
+        _expect("sampling_prob", q, _finite(q) and 0 < q <= 1, "a number in (0, 1]")
+        _expect("steps", steps, _finite(steps) and steps >= 0 and steps == int(steps), "a whole number of at least 0")
+        check_name("sampler", self.sampler, SAMPLERS)
+        check_name("neighbouring_relation", self.neighbouring_relation, NEIGHBOURING_RELATIONS)
+        for name, value in {"noise_multiplier": float(z), "sampling_prob": float(q), "steps": int(steps)}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far the sums of two neighbours can lie apart, in multiples of the clip norm."""
+        return 2.0 if self.neighbouring_relation == "replace_one" else 1.0
+
+
+def checked_epsilon(epsilon: float) -> float:
+    """``epsilon``, or ``ValueError`` unless it is positive and finite."""
+    _expect("epsilon", epsilon, _finite(epsilon) and epsilon > 0, "a finite number of more than 0")
+    return float(epsilon)
+
+
+def checked_delta(delta: float) -> float:
+    """``delta``, or ``ValueError`` unless it is in (0, 1)."""
+    _expect("delta", delta, _finite(delta) and 0 < delta < 1, "a number in (0, 1)")
+    return float(delta)
+
+
+def check_name(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """``ValueError`` unless ``value`` is one of ``allowed``."""
+    _expect(name, value, value in allowed, f"one of {', '.join(allowed)}")
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _expect(name: str, value: Any, holds: bool, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{name}: expected {expected}; got {value!r}")

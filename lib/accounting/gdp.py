@@ -1,0 +1,39 @@
+"""Exact composition of Gaussian queries where sampling hides nothing: √K·s/z-GDP for K participations.
+
+    >>> from lib.accounting import epsilon
+    >>> one_pass = {"sampling_prob": 0.01, "steps": 100, "sampler": "shuffled", "accountant": "gdp"}
+    >>> round(epsilon(noise_multiplier=4.0, **one_pass), 3)  # one participation, no amplification claimed
+    0.926
+
+Shuffled epochs: an example is in at most one batch of each epoch, so K is the number of epochs begun.  The epoch is
+taken to have ⌊1/q⌋ steps, leftover examples sitting it out; with a ragged last batch K is only smaller.  Full batches
+(q = 1): K = T, exact.  Source: Dong, Roth and Su 2019 (1905.02383), corollary 3.3.
+"""
+
+import math
+
+from lib.accounting._event import Event
+from lib.accounting._gaussian import gdp_delta, gdp_epsilon
+
+MATCHES = {
+    (sampler, relation) for sampler in ("shuffled", "poisson") for relation in ("add_or_remove_one", "replace_one")
+}
+UPPER_BOUND = True
+
+
+def epsilon(event: Event, delta: float) -> float:
+    return gdp_epsilon(mu(event), delta)
+
+
+def delta(event: Event, epsilon: float) -> float:
+    return gdp_delta(mu(event), epsilon)
+
+
+def mu(event: Event) -> float:
+    """µ = √K·s/z; ``ValueError`` for Poisson sampling with q < 1, which this accountant would not amplify."""
+    if event.sampler == "poisson" and event.sampling_prob < 1:
+        expected = "expected 1 for accountant 'gdp' and sampler 'poisson', or accountant 'pld'"
+        raise ValueError(f"sampling_prob: {expected}; got {event.sampling_prob!r}")
+    steps_per_epoch = math.floor(1 / event.sampling_prob + 1e-9)  # 1/q is N/L up to rounding
+    participations = math.ceil(event.steps / steps_per_epoch)
+    return math.sqrt(participations) * event.sensitivity / event.noise_multiplier

@@ -1,0 +1,133 @@
+"""Privacy loss distributions: the tightest accountant here, an upper bound up to a fraction of a percent.
+
+    >>> from lib.accounting import epsilon
+    >>> round(epsilon(noise_multiplier=7.1, sampling_prob=32 / 60_000, steps=18_750), 4)
+    0.0283
+
+The worst pair of output distributions of one step, discretised from above ("connect the dots", 2207.04380) and
+composed by dp-accounting.  With N(·) short for N(·, z²), q for the sampling probability, in units of C:
+
+===================  =================  ==============================================================================
+poisson              add_or_remove_one  (1−q) N(0) + q N(1) against N(0), the worse of both directions
+poisson              replace_one        (1−q) N(0) + q N(−1) against (1−q) N(0) + q N(1)
+with_replacement     add_or_remove_one  Σ_k p_k N(2k) against N(0), the worse of both directions.  An example drawn k
+                                        times displaces k others: 2kC.  p is Poisson(−ln(1 − q)), which stochastically
+                                        dominates the number of times it is drawn, Bin(L, 1/N), for every L = qN
+without_replacement  replace_one        (1−q) N(0) + q N(2) against N(0), in every step the worse of both directions
+===================  =================  ==============================================================================
+
+**Without replacement the directions must be joined in every step**, not at the end.  Replace-one neighbours are
+symmetric: which of the two looks unusual may change from step to step.  One step is bounded by
+H_α((1−q) N(0) + q N(2) ‖ N(0)) for α ≥ 1 (Balle, Barthe and Gaboardi 2018, 1807.01647, theorem 9; also Zhu, Dong and
+Wang 2022, 2106.08567) and by the reverse pair for α < 1: this is bc's C_{m/N}(G_{1/σ}).  Composing the first pair alone
+counts one direction throughout, which is right for adding or removing, and unproven here: 1.57 where this gives 2.08.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution as distributions
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
+from scipy.stats import poisson
+
+from lib.accounting._event import Event
+from lib.accounting._mixture import hockey_stick, largest_loss
+
+MATCHES = {
+    ("poisson", "add_or_remove_one"),
+    ("poisson", "replace_one"),
+    ("with_replacement", "add_or_remove_one"),
+    ("without_replacement", "replace_one"),
+}
+UPPER_BOUND = True
+NEGLIGIBLE = 1e-18  # a step's probability, with replacement only; beside any δ ÷ steps of interest
+
+
+def epsilon(event: Event, delta: float) -> float:
+    return float(composed(event).get_epsilon_for_delta(delta))
+
+
+def delta(event: Event, epsilon: float) -> float:
+    return float(composed(event).get_delta_for_epsilon(epsilon))
+
+
+@lru_cache(maxsize=16)
+def composed(event: Event) -> distributions.PrivacyLossDistribution:
+    """The distribution after all steps."""
+    return one_step(
+        event.noise_multiplier, event.sampling_prob, event.sampler, event.neighbouring_relation, interval(event)
+    ).self_compose(event.steps)
+
+
+def interval(event: Event) -> float:
+    """The width of the grid on which privacy losses are kept.
+
+    dp-accounting's 1e-4 is as wide as the whole loss of one step with much noise and few examples, and then costs 15 %
+    in ε at v1's MNIST setting and 65 % at its CIFAR setting.  So: a twentieth of the loss's standard deviation, which
+    leaves about 0.1 %, but never above 1e-4, unless losses so large are to be kept that memory or patience runs out.
+    """
+    q, z, steps = event.sampling_prob, event.noise_multiplier, event.steps
+    shift = (1 if (event.sampler, event.neighbouring_relation) == ("poisson", "add_or_remove_one") else 2) / z
+    spread = min(q * math.sqrt(math.expm1(min(shift**2, 700.0))), shift)
+    if event.sampler == "with_replacement":
+        largest, points = largest_loss(*_displaced(q), z, NEGLIGIBLE), 20_000
+    else:
+        unsampled, points = shift**2 / 2 + 10 * shift, 50_000  # 10 standard deviations out
+        largest = math.log1p(q * math.expm1(unsampled)) if unsampled < 700 else unsampled + math.log(q)
+    return max(min(1e-4, spread / 20), largest / points, 16 * spread * math.sqrt(steps) / 4e6)
+
+
+@lru_cache(maxsize=16)
+def one_step(z: float, q: float, sampler: str, relation: str, interval: float) -> distributions.PrivacyLossDistribution:
+    """The distribution of one step, from above."""
+    if sampler == "poisson":
+        return distributions.from_gaussian_mechanism(
+            z,
+            sampling_prob=q,
+            value_discretization_interval=interval,
+            neighboring_relation=NeighboringRelation[relation.upper()],
+        )
+    if sampler == "without_replacement":
+        return _both_directions(z / 2, q, interval)
+    shifts, weights = _displaced(q)
+    above = math.ceil(largest_loss(shifts, weights, z, NEGLIGIBLE) / interval)
+    return distributions.PrivacyLossDistribution(
+        *(
+            _from_above(low, high, interval, lambda losses, way=way: hockey_stick(losses, shifts, weights, z, way))
+            for way, low, high in (
+                ("remove", math.floor(math.log(weights[0]) / interval), above),
+                ("add", -above, math.ceil(-math.log(weights[0]) / interval)),
+            )
+        )
+    )
+
+
+def _displaced(q: float) -> tuple[np.ndarray, np.ndarray]:
+    """How far an example moves a batch drawn with replacement, in units of C, and with what probability."""
+    if q == 1.0:
+        raise ValueError("sampling_prob: expected less than 1 for sampler 'with_replacement'; got 1.0")
+    times = np.arange(400)
+    times = times[(times < 2) | (poisson.sf(times - 1, -math.log1p(-q)) > NEGLIGIBLE)]
+    return 2.0 * times, poisson.pmf(times, -math.log1p(-q))
+
+
+def _both_directions(sigma: float, q: float, interval: float) -> distributions.PrivacyLossDistribution:
+    """The smallest distribution above (1−q) N(0, σ²) + q N(1, σ²) against N(0, σ²) and above the reverse pair."""
+    ways = (AdjacencyType.REMOVE, AdjacencyType.ADD)
+    pairs = [GaussianPrivacyLoss(sigma, sampling_prob=q, adjacency_type=way) for way in ways]
+    bounds = [pair.connect_dots_bounds() for pair in pairs]
+    low = math.floor(min(bound.epsilon_lower for bound in bounds) / interval)
+    high = math.ceil(max(bound.epsilon_upper for bound in bounds) / interval)
+    return distributions.PrivacyLossDistribution(
+        _from_above(low, high, interval, lambda e: np.maximum(*(pair.get_delta_for_epsilon(e) for pair in pairs)))
+    )
+
+
+def _from_above(low: int, high: int, interval: float, delta: Callable[[np.ndarray], np.ndarray]) -> pld_pmf.PLDPmf:
+    """Connect the dots of a trade-off δ(ε) on the grid from ``low`` to ``high``, in intervals."""
+    deltas = np.minimum.accumulate(delta(np.arange(low, high + 1) * interval))  # rounding may make it rise by 1e-16
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)

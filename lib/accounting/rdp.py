@@ -1,0 +1,44 @@
+"""Rényi DP with today's conversion to (ε, δ): dp-accounting's RdpAccountant.
+
+    >>> from lib.accounting import epsilon
+    >>> round(epsilon(noise_multiplier=4.0, sampling_prob=0.01, steps=10_000, accountant="rdp"), 3)
+    1.035
+
+Poisson sampling: Mironov, Talwar and Zhang 2019 (1908.10530), exact moments.  Without replacement, under replace-one
+only: Wang, Balle and Kasiviswanathan 2019 (1808.00087), theorem 27, with noise ÷ sensitivity z/2.  Conversion: Canonne,
+Kamath and Steinke 2020 (2004.00010), proposition 12.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
+from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant, compute_delta, compute_epsilon
+
+from lib.accounting._event import Event
+
+MATCHES = {("poisson", "add_or_remove_one"), ("without_replacement", "replace_one")}
+UPPER_BOUND = True
+
+
+def epsilon(event: Event, delta: float) -> float:
+    orders, divergences = one_step(event.noise_multiplier, event.sampling_prob, event.sampler)
+    return float(compute_epsilon(orders, event.steps * divergences, delta)[0])
+
+
+def delta(event: Event, epsilon: float) -> float:
+    orders, divergences = one_step(event.noise_multiplier, event.sampling_prob, event.sampler)
+    return float(compute_delta(orders, event.steps * divergences, epsilon)[0])
+
+
+@lru_cache(maxsize=256)
+def one_step(z: float, q: float, sampler: str) -> tuple[np.ndarray, np.ndarray]:
+    """Orders and Rényi divergences of one step; they add up over steps."""
+    if sampler == "poisson":
+        accountant = RdpAccountant(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
+        accountant.compose(PoissonSampledDpEvent(q, GaussianDpEvent(z)))
+    else:  # of the two sizes only the ratio counts, and this accountant does not double the sensitivity itself
+        accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
+        accountant.compose(SampledWithoutReplacementDpEvent(1, q, GaussianDpEvent(z / 2)))
+    divergences = accountant.rdp
+    return accountant.orders, np.where(divergences < 0, np.inf, divergences)  # rounding below 0 would count as ε = 0

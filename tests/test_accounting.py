@@ -1,0 +1,176 @@
+"""The contract that every accountant keeps for every sampler it covers, and what the interface refuses."""
+
+import itertools
+import math
+
+import pytest
+
+from lib import accounting
+
+Q = 0.02
+COVERED = [  # every (accountant, sampler, neighbouring relation) that may be written
+    (accountant, sampler, relation)
+    for sampler, relation in itertools.product(accounting.SAMPLERS, accounting.NEIGHBOURING_RELATIONS)
+    for accountant in accounting.accountants(sampler=sampler, neighbouring_relation=relation)
+]
+covered = pytest.mark.parametrize(("accountant", "sampler", "relation"), COVERED)
+
+
+def how(accountant, sampler, relation):
+    """The three names, and a q: 1 for the one accountant that amplifies nothing under Poisson sampling."""
+    q = 1.0 if (accountant, sampler) == ("gdp", "poisson") else Q
+    return {"sampling_prob": q, "accountant": accountant, "sampler": sampler, "neighbouring_relation": relation}
+
+
+@covered
+def test_nothing_done_costs_nothing(accountant, sampler, relation):
+    kind = how(accountant, sampler, relation)
+    assert accounting.epsilon(noise_multiplier=1.0, steps=0, **kind) == 0.0
+    assert accounting.epsilon(noise_multiplier=0.0, steps=0, **kind) == 0.0
+    assert accounting.noise_multiplier(epsilon=1.0, steps=0, **kind) == 0.0
+
+
+@covered
+def test_no_noise_is_no_privacy(accountant, sampler, relation):
+    kind = how(accountant, sampler, relation)
+    assert accounting.epsilon(noise_multiplier=0.0, steps=1, **kind) == math.inf
+    assert accounting.steps(epsilon=1.0, noise_multiplier=0.0, **kind) == 0
+    if accountant != "strong_composition":
+        assert accounting.delta(epsilon=1.0, noise_multiplier=0.0, steps=1, **kind) == 1.0
+
+
+@covered
+def test_monotone(accountant, sampler, relation):
+    kind = how(accountant, sampler, relation)
+    by_noise = [accounting.epsilon(noise_multiplier=z, steps=60, **kind) for z in (2.0, 4.0, 8.0, 16.0)]
+    assert by_noise == sorted(by_noise, reverse=True)
+    assert len(set(by_noise)) == 4
+    by_steps = [accounting.epsilon(noise_multiplier=4.0, steps=steps, **kind) for steps in (60, 240, 960)]
+    assert by_steps == sorted(by_steps)
+    assert len(set(by_steps)) == 3
+    by_delta = [accounting.epsilon(noise_multiplier=4.0, steps=240, delta=d, **kind) for d in (1e-8, 1e-5, 1e-3)]
+    assert by_delta == sorted(by_delta, reverse=True)
+    assert len(set(by_delta)) == 3
+
+
+@covered
+def test_epsilon_and_delta_are_inverse(accountant, sampler, relation):
+    run = {"noise_multiplier": 4.0, "steps": 240} | how(accountant, sampler, relation)
+    if accountant == "strong_composition":
+        with pytest.raises(ValueError, match="accountant: expected one of clt, gdp, moments, pld, rdp, rdp_2020 to"):
+            accounting.delta(epsilon=1.0, **run)
+        return
+    epsilon = accounting.epsilon(delta=1e-5, **run)
+    assert accounting.delta(epsilon=epsilon, **run) == pytest.approx(1e-5, rel=1e-3)
+    assert accounting.delta(epsilon=2 * epsilon, **run) < 1e-5
+
+
+@covered
+def test_calibrate_then_count_is_the_identity(accountant, sampler, relation):
+    kind = {"steps": 60} | how(accountant, sampler, relation)
+    z = accounting.noise_multiplier(epsilon=1.0, **kind)
+    assert 0.998 <= accounting.epsilon(noise_multiplier=z, **kind) <= 1.0
+    assert accounting.epsilon(noise_multiplier=z / 1.001, **kind) > 1.0
+
+
+@covered
+def test_as_many_steps_as_the_budget_allows(accountant, sampler, relation):
+    kind = {"noise_multiplier": 8.0} | how(accountant, sampler, relation)
+    steps = accounting.steps(epsilon=1.5, **kind)
+    assert steps > 0
+    assert accounting.epsilon(steps=steps, **kind) <= 1.5 < accounting.epsilon(steps=steps + 1, **kind)
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "rdp_2020", "moments"])
+def test_upper_bounds_lie_above_the_tight_one(accountant):
+    assert accounting.is_upper_bound(accountant=accountant)
+    for z, steps in itertools.product((0.8, 2.0), (1, 500)):
+        run = {"noise_multiplier": z, "sampling_prob": Q, "steps": steps}
+        assert accounting.epsilon(**run, accountant=accountant) >= accounting.epsilon(**run)
+
+
+def test_every_mismatch_is_refused():
+    names = accounting.accountants()
+    pairs = itertools.product(accounting.SAMPLERS, accounting.NEIGHBOURING_RELATIONS)
+    for accountant, (sampler, relation) in itertools.product(names, pairs):
+        if (accountant, sampler, relation) not in COVERED:
+            kind = how(accountant, sampler, relation)
+            for steps in (0, 1):
+                with pytest.raises(ValueError, match=r"^accountant: expected .*; got"):
+                    accounting.epsilon(noise_multiplier=1.0, steps=steps, **kind)
+
+
+def test_a_refusal_names_what_would_do():
+    run = {"noise_multiplier": 1.0, "sampling_prob": Q, "steps": 1}
+    with pytest.raises(ValueError, match=r"expected one of gdp for sampler 'shuffled' .*; got 'pld'"):
+        accounting.epsilon(**run, sampler="shuffled")
+    with pytest.raises(ValueError, match=r"expected one of clt, pld, rdp for sampler 'without_replacement' under"):
+        accounting.epsilon(
+            **run, sampler="without_replacement", neighbouring_relation="replace_one", accountant="moments"
+        )
+    with pytest.raises(ValueError, match=r"expected none, as no accountant here covers it, for sampler 'with_repl"):
+        accounting.epsilon(**run, sampler="with_replacement", neighbouring_relation="replace_one")
+    with pytest.raises(ValueError, match=r"sampling_prob: expected 1 for accountant 'gdp' and sampler 'poisson'"):
+        accounting.epsilon(**run, accountant="gdp")
+    with pytest.raises(ValueError, match=r"sampling_prob: expected less than 1 for sampler 'with_replacement'; got 1"):
+        accounting.epsilon(**run | {"sampling_prob": 1}, sampler="with_replacement")
+
+
+def test_shuffled_epochs_count_participations():
+    kind = {"sampling_prob": 300 / 1000, "sampler": "shuffled", "accountant": "gdp"}  # three batches and a rest
+    for steps, participations in ((1, 1), (3, 1), (4, 2), (6, 2), (7, 3)):
+        expected = accounting.analytic_gaussian(noise_multiplier=5 / math.sqrt(participations), delta=1e-5)
+        assert accounting.epsilon(noise_multiplier=5, steps=steps, **kind) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"noise_multiplier": -1}, "noise_multiplier: expected a finite number of at least 0; got -1"),
+        ({"noise_multiplier": math.inf}, "noise_multiplier: expected a finite number of at least 0; got inf"),
+        ({"noise_multiplier": "1"}, "noise_multiplier: expected a finite number of at least 0; got '1'"),
+        ({"sampling_prob": 0}, r"sampling_prob: expected a number in \(0, 1\]; got 0"),
+        ({"sampling_prob": 1.1}, r"sampling_prob: expected a number in \(0, 1\]; got 1.1"),
+        ({"sampling_prob": math.nan}, r"sampling_prob: expected a number in \(0, 1\]; got nan"),
+        ({"steps": -1}, "steps: expected a whole number of at least 0; got -1"),
+        ({"steps": 1.5}, "steps: expected a whole number of at least 0; got 1.5"),
+        ({"steps": True}, "steps: expected a whole number of at least 0; got True"),
+        ({"delta": 0}, r"delta: expected a number in \(0, 1\); got 0"),
+        ({"delta": 1.0}, r"delta: expected a number in \(0, 1\); got 1.0"),
+        ({"sampler": "uniform"}, "sampler: expected one of poisson, without_.*, with_.*, shuffled; got 'uniform'"),
+        ({"neighbouring_relation": "any"}, "neighbouring_relation: expected one of add_.*, replace_one; got 'any'"),
+        ({"accountant": "prv"}, "accountant: expected one of clt, gdp, moments, pld, rdp, .*; got 'prv'"),
+    ],
+)
+def test_bad_values_are_refused(changes, message):
+    run = {"noise_multiplier": 1.0, "sampling_prob": Q, "steps": 1} | changes
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        accounting.epsilon(**run)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan])
+def test_bad_budgets_are_refused(epsilon):
+    for ask in (
+        lambda: accounting.noise_multiplier(epsilon=epsilon, sampling_prob=Q, steps=1),
+        lambda: accounting.steps(epsilon=epsilon, sampling_prob=Q, noise_multiplier=1.0),
+        lambda: accounting.delta(epsilon=epsilon, sampling_prob=Q, noise_multiplier=1.0, steps=1),
+        lambda: accounting.si_dpsgd_delta(epsilon=epsilon, sampling_prob=Q, noise_multiplier=1.0, steps=1),
+    ):
+        with pytest.raises(ValueError, match=r"^epsilon: expected a finite number of more than 0; got"):
+            ask()
+
+
+def test_a_budget_out_of_reach_is_named():
+    run = {"sampling_prob": Q, "steps": 10}
+    with pytest.raises(ValueError, match=r"^epsilon: expected at least 0.36, what 'moments' gives at .*; got 0.05$"):
+        accounting.noise_multiplier(epsilon=0.05, accountant="moments", **run)
+    with pytest.raises(
+        ValueError, match=r"^epsilon: expected less than .*, what 'rdp' gives at .*; got 1000000000000.0$"
+    ):
+        accounting.noise_multiplier(epsilon=1e12, accountant="rdp", **run)
+    with pytest.raises(ValueError, match=r"^epsilon: expected less than .*, which 10,000,000 steps spend; got 9.0$"):
+        accounting.steps(epsilon=9.0, noise_multiplier=1e4, sampling_prob=Q, accountant="rdp")
+
+
+def test_whole_numbers_of_either_type_are_one_event():
+    assert accounting.Event(4, 1, 18_750.0) == accounting.Event(4.0, 1.0, 18_750)
