@@ -1,0 +1,161 @@
+"""Privacy loss distributions against integrals that share no code with them, and what each sampler's bound covers."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import logsumexp
+from scipy.stats import binom, norm, poisson
+
+from lib import accounting
+from lib.accounting import moments
+
+Z, Q = 1.2, 0.1
+
+
+def log_density(x, shifts, weights, z):
+    return logsumexp(norm.logpdf(x, np.array(shifts), z), b=np.array(weights))
+
+
+def loss(direction, x, z=Z, q=Q, shift=1.0):
+    """log P(x)/Q(x) for P = (1−q) N(0) + q N(shift), Q = N(0), or the other way round."""
+    value = np.logaddexp(math.log1p(-q), math.log(q) + (2 * shift * x - shift**2) / (2 * z**2))
+    return value if direction == "remove" else -value
+
+
+def density(direction, x, z=Z, q=Q, shift=1.0):
+    base = norm.pdf(x, 0, z)
+    return base * math.exp(loss("remove", x, z, q, shift)) if direction == "remove" else base
+
+
+def one_step_delta(direction, eps, z=Z, q=Q, shift=1.0):
+    """The hockey-stick divergence of one step, from where the loss crosses ε."""
+    sign = 1 if direction == "remove" else -1
+    if math.exp(sign * eps) <= 1 - q:  # the loss never gets there: all of the space, or none of it
+        return max(0.0, -math.expm1(eps)) if direction == "remove" else 0.0
+    crossing = (2 * z**2 * math.log((math.exp(sign * eps) - 1 + q) / q) + shift**2) / (2 * shift)
+    mixed = (1 - q) * norm.sf(crossing, 0, z) + q * norm.sf(crossing, shift, z)
+    if direction == "remove":
+        return mixed - math.exp(eps) * norm.sf(crossing, 0, z)
+    return norm.cdf(crossing, 0, z) - math.exp(eps) * (1 - mixed)
+
+
+def two_step_delta(first, second, eps, **pair):
+    """One step integrated over the other's output."""
+
+    def integrand(x):
+        return density(first, x, **pair) * one_step_delta(second, eps - loss(first, x, **pair), **pair)
+
+    return quad(integrand, -14, 16, limit=400, epsabs=1e-12)[0]
+
+
+@pytest.mark.parametrize("eps", [0.1, 0.5, 1.0, 2.0])
+def test_poisson_steps_are_the_integral(eps):
+    one = max(one_step_delta(way, eps) for way in ("remove", "add"))
+    two = max(two_step_delta(way, way, eps) for way in ("remove", "add"))
+    for steps, expected in ((1, one), (2, two)):
+        found = accounting.delta(epsilon=eps, noise_multiplier=Z, sampling_prob=Q, steps=steps)
+        assert expected <= found + 1e-10
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-9)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_full_batches_are_one_gaussian(relation):
+    run = {"noise_multiplier": 20.0, "sampling_prob": 1.0, "steps": 50, "neighbouring_relation": relation}
+    exact = accounting.epsilon(**run, accountant="gdp")
+    assert accounting.epsilon(**run) == pytest.approx(exact, rel=1e-3)
+    assert exact == accounting.analytic_gaussian(
+        noise_multiplier=20.0 / math.sqrt(50), delta=1e-5, neighbouring_relation=relation
+    )
+
+
+@pytest.mark.parametrize("eps", [0.2, 1.0])
+def test_poisson_under_replace_one_is_the_integral(eps):
+    def excess(x):
+        log_p = log_density(x, [0.0, 1.0], [1 - Q, Q], Z)
+        log_q = log_density(x, [0.0, -1.0], [1 - Q, Q], Z)
+        return max(0.0, math.exp(log_p) - math.exp(eps + log_q))
+
+    expected = quad(excess, -14, 16, limit=400, epsabs=1e-12)[0]
+    found = accounting.delta(
+        epsilon=eps, noise_multiplier=Z, sampling_prob=Q, steps=1, neighbouring_relation="replace_one"
+    )
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+WITHOUT_REPLACEMENT = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
+
+
+@pytest.mark.parametrize("eps", [0.1, 0.5, 1.0, 2.0])
+def test_without_replacement_covers_every_order_of_directions(eps):
+    """The example that looks unusual may be one neighbour's in one step and the other's in the next."""
+    run = {"noise_multiplier": 2 * Z, "sampling_prob": Q, "epsilon": eps} | WITHOUT_REPLACEMENT
+    one = max(one_step_delta(way, eps) for way in ("remove", "add"))
+    assert accounting.delta(**run, steps=1) == pytest.approx(one, rel=1e-3, abs=1e-9)
+    orders = [("remove", "remove"), ("add", "add"), ("remove", "add")]
+    worst = max(two_step_delta(*order, eps) for order in orders)
+    assert worst <= accounting.delta(**run, steps=2) <= 1.5 * worst + 1e-6
+
+
+def test_without_replacement_is_more_than_either_direction_alone():
+    alone = accounting.epsilon(noise_multiplier=1.0, sampling_prob=0.1, steps=100)
+    joined = accounting.epsilon(noise_multiplier=2.0, sampling_prob=0.1, steps=100, **WITHOUT_REPLACEMENT)
+    assert joined > 1.05 * alone
+    assert joined < accounting.epsilon(
+        noise_multiplier=2.0, sampling_prob=0.1, steps=100, accountant="rdp", **WITHOUT_REPLACEMENT
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 30])
+def test_with_replacement_covers_every_batch_size(batch_size):
+    """An example drawn k times displaces k others; the bound knows only q = L/N."""
+    eps, z, times = 1.0, 3.0, np.arange(batch_size + 1)
+    weights = binom.pmf(times, batch_size, Q / batch_size)
+
+    def integrand(x):
+        mixture = math.exp(log_density(x, 2.0 * times, weights, z))
+        return max(0.0, mixture - math.exp(eps) * norm.pdf(x, 0, z))
+
+    exact = quad(integrand, 0, 60, limit=500, epsabs=1e-12)[0]
+    found = accounting.delta(epsilon=eps, noise_multiplier=z, sampling_prob=Q, steps=1, sampler="with_replacement")
+    assert exact <= found * (1 + 1e-6)
+
+
+def test_with_replacement_is_the_integral_of_its_pair():
+    """Two steps of the mixture that one_step holds, one integrated over the other's output."""
+    eps, z, rate, times = 0.5, 4.0, -math.log1p(-Q), np.arange(12)
+    shifts, weights = 2.0 * times, poisson.pmf(times, rate)
+
+    def loss_at(x):
+        return logsumexp((shifts * x - shifts**2 / 2) / z**2, b=weights)
+
+    def one(budget):
+        if budget <= math.log(weights[0]):
+            return -math.expm1(budget)
+        crossing = brentq(lambda x: loss_at(x) - budget, -400, 900)
+        return weights @ norm.sf(crossing, shifts, z) - math.exp(budget) * norm.sf(crossing, 0, z)
+
+    def integrand(x):
+        return norm.pdf(x, 0, z) * math.exp(loss_at(x)) * one(eps - loss_at(x))
+
+    expected = quad(integrand, -45, 60, limit=400, epsabs=1e-12)[0]
+    found = accounting.delta(epsilon=eps, noise_multiplier=z, sampling_prob=Q, steps=2, sampler="with_replacement")
+    assert expected <= found + 1e-10
+    assert found == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("order", [1, 8, 32])
+def test_log_moments_are_the_integrals(order):
+    z, q = 2.0, 0.05
+
+    def ratio(x):
+        return np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z**2))
+
+    def moment(power):
+        peak = max(0.0, power)
+        return quad(lambda x: math.exp(norm.logpdf(x, 0, z) + power * ratio(x)), peak - 40, peak + 40, limit=500)[0]
+
+    expected = math.log(max(moment(-order), moment(order + 1)))
+    assert moments.log_moments(z, q)[order - 1] == pytest.approx(expected, rel=1e-6, abs=1e-12)
