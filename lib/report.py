@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import sem
 
 from lib import tuning
-from lib.store import Record, Store
+from lib.store import Record, Store, folder
 from lib.tables import Column, Row, Table
 
 MAX_SEEDS = 1000  # the seeds of a cell are counted from 0 without gaps; this only bounds the search for the last
@@ -97,8 +97,12 @@ def search(table: Table, tier: str, store: Store) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["row", "column", *table.grid, "accuracy"])
 
 
-def text(table: Table, tier: str, store: Store) -> str:
-    """The table as text: for every row ours, printed, step size and epochs of ours; then privacy and the command."""
+def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
+    """The table as text: for every row ours, printed, step size and epochs of ours; then privacy and the command.
+
+    ``store``: by default where the records of ``tier`` live.
+    """
+    store = store or Store(folder(tier))
     cells = summary(table, tier, store)
     lines = {}
     for row in table.rows:
