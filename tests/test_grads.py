@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from lib import models, registry
 from lib.grads import IMPLEMENTATIONS, clipped_sum
+from lib.grads.contractions import Outer
+from lib.grads.convolution import Convolution
 from lib.layers import NoisyConv2d, NoisyLinear, held_noise, set_weight_noise
 
 LOSS = partial(F.cross_entropy, reduction="none")
@@ -199,17 +201,14 @@ class TestBothImplementations:
             clipped_sum(model, LOSS, torch.rand(2, 1, 28, 28), classes(2), clip_norm=1.0, implementation=implementation)
 
 
-def test_the_gram_form_is_used_where_it_is_cheaper():
-    from lib.grads.rules import Outer
-
-    few = Outer(torch.randn(2, 1, 3, 50), torch.randn(2, 1, 3, 40), torch.Size([40, 50]))
-    many = Outer(torch.randn(2, 1, 300, 5), torch.randn(2, 1, 300, 4), torch.Size([4, 5]))
-    assert few.gram
-    assert few.gradients is None
-    assert not many.gram
-    for outer in (few, many):
-        gradients = torch.einsum("bgto,bgti->boi", outer.b, outer.a)
-        torch.testing.assert_close(outer.squares(), gradients.square().sum((1, 2)), rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize(("positions", "gram"), [(1, True), (3, True), (300, False)])
+def test_the_gram_form_is_used_where_it_is_smaller(positions, gram):
+    outer = Outer(torch.randn(2, positions, 50), torch.randn(2, positions, 40))
+    conv = Convolution(nn.Conv2d(50, 40, 1), [torch.randn(2, 50, positions, 1)], [torch.randn(2, 40, positions, 1)])
+    assert (outer.gram, conv.gram) == (gram, gram)
+    assert (outer.gradients is None, conv.materialised is None) == (gram, gram)
+    gradients = torch.einsum("bto,bti->boi", outer.b, outer.a)
+    torch.testing.assert_close(outer.squares(), gradients.square().sum((1, 2)), rtol=1e-4, atol=1e-3)
 
 
 class Scale(nn.Module):
@@ -229,9 +228,21 @@ def tied() -> nn.Module:
     return model
 
 
+class Doubled(nn.Linear):
+    """A subclass that computes something else than its parent."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
-    [(nn.Sequential(Scale(), nn.Linear(4, 3)), r"0 \(Scale\) has no rule"), (tied(), "shared by two layers")],
+    [
+        (nn.Sequential(Scale(), nn.Linear(4, 3)), r"0 \(Scale\) has no rule"),
+        (nn.Sequential(Doubled(4, 3)), r"0 \(Doubled\) has no rule"),
+        (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))), "has no rule"),
+        (tied(), "shared by two layers"),
+    ],
 )
 def test_what_the_fast_form_does_not_know_goes_to_the_reference_with_a_word(model, reason):
     x, y = torch.randn(3, 4), classes(3)

@@ -28,7 +28,7 @@ WITHOUT_TORCH = {
 WITH_TORCH = {
     "layers": set(),
     "models": {"layers", "registry"},
-    "grads": set(),
+    "grads": {"layers"},
     "generators": set(),
     "sampling": set(),
     "methods": {"registry", "run", "sampling"},

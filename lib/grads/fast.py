@@ -33,7 +33,7 @@ def clipped_sum(
     """Sums of the clipped gradients, and the norms (B, groups) before clipping.
 
     A model with trainable parameters in a layer that has no rule, or with a parameter shared by two layers, is handed
-    to the reference, with a warning.
+    to the reference, with a warning.  Parameters must be used by calling the layer that they belong to.
     """
     layers = {name: m for name, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))}
     if reason := _not_supported(model, layers):
@@ -52,13 +52,18 @@ def clipped_sum(
                 contractions[prefix + name] = contraction
                 squares[prefix + name] = contraction.squares()
     norms = groups.norms(squares)
+    finite = norms.isfinite().all(dim=1)
+    if not finite.all():  # 0 × NaN is NaN, so weights cannot take such an example out of a sum
+        total, _ = clipped_sum(model, loss, x[finite], y[finite], groups) if finite.any() else ({}, None)
+        return total, norms
     factors = groups.factors(norms)
     return {name: c.weighted_sum(factors[:, groups.of[name]]) for name, c in contractions.items()}, norms
 
 
 def _not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None:
     for name, layer in layers.items():
-        if rule_for(layer) is None:
+        own = {parameter for parameter, _ in layer.named_parameters(recurse=False)}
+        if rule_for(layer) is None or not own <= {"weight", "bias"}:
             return f"{name or 'the model'} ({type(layer).__name__}) has no rule for per-example gradients"
     named = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     if len(named) > len(list(model.named_parameters())):

@@ -35,10 +35,9 @@ class Groups:
 
     def norms(self, squares: Mapping[str, Tensor]) -> Tensor:
         """Norms (B, groups) from the squared norms (B,) of every parameter's gradient."""
-        total = torch.zeros_like(torch.stack([next(iter(squares.values()))] * len(self.names), dim=1))
-        for parameter, square in squares.items():
-            total[:, self.of[parameter]] += square
-        return total.sqrt()
+        members = [[square for name, square in squares.items() if self.of[name] == i] for i in range(len(self.names))]
+        zeros = torch.zeros_like(next(iter(squares.values())))
+        return torch.stack([sum(of_group, zeros) for of_group in members], dim=1).sqrt()
 
     def factors(self, norms: Tensor) -> Tensor:
         """What each example's gradient is multiplied with, (B, groups): min(1, C/‖g‖); 0 where ‖g‖ is not finite."""

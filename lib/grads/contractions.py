@@ -1,0 +1,73 @@
+"""Per-example gradients of one parameter, in whatever form is cheapest."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Contraction(Protocol):
+    """What is asked of per-example gradients g_i, i = 1 … B, of one parameter."""
+
+    def squares(self) -> Tensor:
+        """‖g_i‖², (B,)."""
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Σ_i weights_i g_i, of the parameter's shape."""
+
+
+def gram_is_smaller(positions: int, d_in: int, d_out: int) -> bool:
+    """Whether two T × T Gram matrices need less memory than a D_out × D_in gradient."""
+    return 2 * positions**2 < d_in * d_out
+
+
+class Materialised:
+    """The gradients themselves, (B, *shape)."""
+
+    def __init__(self, gradients: Tensor) -> None:
+        self.gradients = gradients
+
+    def squares(self) -> Tensor:
+        return torch.linalg.vector_norm(self.gradients.flatten(1), dim=1).square()
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return (weights @ self.gradients.flatten(1)).view(self.gradients.shape[1:])
+
+
+class Outer:
+    """g_i = Σ_t b_it a_itᵀ: a (B, T, D_in), b (B, T, D_out), T positions or calls.
+
+    In the Gram form ‖g_i‖² = Σ_tt' (a_t·a_t')(b_t·b_t'), and no g_i is ever made.
+    """
+
+    def __init__(self, a: Tensor, b: Tensor) -> None:
+        self.a, self.b = a, b
+        self.gram = gram_is_smaller(a.shape[1], a.shape[2], b.shape[2])
+        self.gradients = None if self.gram else Materialised(b.mT @ a)
+
+    def squares(self) -> Tensor:
+        if self.gradients is not None:
+            return self.gradients.squares()
+        if self.a.shape[1] == 1:
+            return Materialised(self.a).squares() * Materialised(self.b).squares()
+        return (self.a @ self.a.mT).mul_(self.b @ self.b.mT).sum((1, 2))
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        if self.gradients is not None:
+            return self.gradients.weighted_sum(weights)
+        return (self.b * weights.view(-1, 1, 1)).flatten(0, 1).mT @ self.a.flatten(0, 1)
+
+
+class Rows:
+    """g_i has b_it added to row index_it, for all t: index (B, T), b (B, T, D); an embedding."""
+
+    def __init__(self, index: Tensor, b: Tensor, shape: torch.Size) -> None:
+        self.index, self.b, self.shape = index, b, shape
+
+    def squares(self) -> Tensor:
+        same = self.index.unsqueeze(1) == self.index.unsqueeze(2)  # (B, T, T)
+        return (self.b @ self.b.mT).mul_(same).sum((1, 2))
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        rows = (self.b * weights.view(-1, 1, 1)).flatten(0, 1)
+        return torch.zeros(self.shape, dtype=rows.dtype, device=rows.device).index_add_(0, self.index.flatten(), rows)
