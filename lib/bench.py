@@ -39,10 +39,10 @@ def plain_twin(model: nn.Sequential) -> nn.Sequential:
 
 def step(model: nn.Module, run: Run, x: torch.Tensor, y: torch.Tensor) -> Callable[[], None]:
     """One training step of ``model``: gradient and Adam."""
-    method, optimizer = methods.build(run), torch.optim.Adam(model.parameters(), lr=run.lr, fused=True)
+    method, optimizer = methods.build(run, BATCH), torch.optim.Adam(model.parameters(), lr=run.lr, fused=True)
 
     def once() -> None:
-        method.backward(model, x, y)
+        method.backward(model, x, y, 0)
         optimizer.step()
         if x.is_cuda:
             torch.cuda.synchronize()

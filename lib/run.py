@@ -16,14 +16,30 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, Self, get_args, get_type_hints
 
-from lib import registry
+from lib import accounting, registry, schedules
 
 NORMS = ("none", "batch", "layer")
 OPTIMIZERS = ("adam", "sgd")
-LR_SCHEDULES = ("constant", "linear")
 NOISE_ON = ("weights_and_biases", "weights")
 NOISE_DRAWS = ("step", "epoch")
 TEST_STATISTICS = ("batch", "running")
+AT_LEAST = {"epochs": 1, "batch_size": 1} | dict.fromkeys(
+    (
+        "seed",
+        "test_draws",
+        "validation_examples",
+        "lr_decay_epochs",
+        "weight_noise_std",
+        "gradient_noise_std",
+        "momentum",
+        "noise_multiplier",
+        "pca_noise_multiplier",
+    ),
+    0,
+)
+MORE_THAN_0 = ("lr", "lr_decay", "clip_norm", "clip_norm_decay", "noise_multiplier_decay", "epsilon", "delta")
+CLIPPED = ("gradient", "layer")
+TEST_AT = ("theta", "mu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +53,12 @@ class Run:
     method                  name of a file in ``lib/methods``
     optimizer               adam | sgd, which turns the method's gradient into an update
     lr                      step size η
-    lr_schedule             constant | linear (falls to 0 over the run, per step)
-    epochs, batch_size      passes over the training data; examples per step
+    momentum                of sgd: v ← momentum · v + g, w ← w − η v
+    lr_schedule             constant | linear | exponential | linear_then_constant | one_cycle, see :mod:`lib.schedules`
+    lr_decay                exponential: factor per epoch.  linear_then_constant: the factor at which it stays
+    lr_decay_epochs         linear_then_constant: epochs until then
+    epochs, batch_size      passes over the training data; examples per step, the expected number where it is random
+    sampler                 shuffled | poisson | without_replacement | with_replacement, see :mod:`lib.sampling`
     seed                    from which one generator per purpose is made (init, sampling, noise, …)
     weight_noise_std        σ of w ~ N(µ, σ²), in training and testing (v2 section 2)
     weight_noise_on         weights_and_biases | weights; the affine γ, β of normalisation layers are never noised
@@ -47,6 +67,19 @@ class Run:
     test_statistics         batch norm at test: batch (of the test batch) | running (averages from training)
     validation_examples     0: train on the whole training set, report on the test set.  v > 0: hold out v training
                             examples, report on them, and never look at the test set
+    gradient_noise_std      of noisy_sgd: noise on every coordinate of the mean gradient, without clipping
+    clip_norm               C of the private methods; None: no clipping, for noise_multiplier = 0
+    clip_norm_decay         factor on C after every epoch
+    clipped                 gradient: the whole one to C | layer: the L layers' by themselves, each to C/√L
+    noise_multiplier        z = noise std ÷ C; None: the smallest that keeps to ``epsilon``
+    noise_multiplier_decay  factor on z after every epoch
+    epsilon                 the budget, as ``accountant`` counts; with a ``noise_multiplier`` of its own, training ends
+                            when the next step would exceed it, after ``epochs`` at the latest.  None: no budget
+    delta                   δ of the (ε, δ)
+    accountant              what counts the claimed ε, see :mod:`lib.accounting`; it must match the sampler
+    neighbouring_relation   add_or_remove_one | replace_one
+    pca_noise_multiplier    z of the private PCA that sets a model's projection layer; None: the model has none
+    test_at                 of si_dpsgd: theta (the noised θ_T, v1 algorithm 1) | mu (its mean, as v1's code does)
     ======================  ============================================================================================
 
     Raises ``ValueError`` or ``TypeError`` naming the field, what was expected and what came.
@@ -68,6 +101,22 @@ class Run:
     test_draws: int = 5
     test_statistics: str = "batch"
     validation_examples: int = 0
+    momentum: float = 0.0
+    lr_decay: float = 1.0
+    lr_decay_epochs: int = 0
+    sampler: str = "shuffled"
+    gradient_noise_std: float = 0.0
+    clip_norm: float | None = None
+    clip_norm_decay: float = 1.0
+    clipped: str = "gradient"
+    noise_multiplier: float | None = None
+    noise_multiplier_decay: float = 1.0
+    epsilon: float | None = None
+    delta: float = 1e-5
+    accountant: str = "pld"
+    neighbouring_relation: str = "add_or_remove_one"
+    pca_noise_multiplier: float | None = None
+    test_at: str = "theta"
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():
@@ -76,14 +125,25 @@ class Run:
         registry.check("methods", self.method)
         _one_of("norm", self.norm, NORMS)
         _one_of("optimizer", self.optimizer, OPTIMIZERS)
-        _one_of("lr_schedule", self.lr_schedule, LR_SCHEDULES)
+        _one_of("lr_schedule", self.lr_schedule, schedules.NAMES)
         _one_of("weight_noise_on", self.weight_noise_on, NOISE_ON)
         _one_of("weight_noise_draw", self.weight_noise_draw, NOISE_DRAWS)
         _one_of("test_statistics", self.test_statistics, TEST_STATISTICS)
-        _at_least("lr", self.lr, 0.0, exclusive=True)
-        _at_least("weight_noise_std", self.weight_noise_std, 0.0)
-        for name, least in {"epochs": 1, "batch_size": 1, "seed": 0, "test_draws": 0, "validation_examples": 0}.items():
+        _one_of("sampler", self.sampler, accounting.SAMPLERS)
+        _one_of("clipped", self.clipped, CLIPPED)
+        _one_of("accountant", self.accountant, accounting.accountants())
+        _one_of("neighbouring_relation", self.neighbouring_relation, accounting.NEIGHBOURING_RELATIONS)
+        _one_of("test_at", self.test_at, TEST_AT)
+        for name, least in AT_LEAST.items():
             _at_least(name, getattr(self, name), least)
+        for name in MORE_THAN_0:
+            _at_least(name, getattr(self, name), 0.0, exclusive=True)
+        if not self.delta < 1:
+            raise ValueError(f"delta: expected less than 1; got {self.delta!r}")
+        if not self.momentum < 1:
+            raise ValueError(f"momentum: expected less than 1; got {self.momentum!r}")
+        if self.epsilon is not None or self.noise_multiplier:
+            accounting.check_match(self.accountant, self.sampler, self.neighbouring_relation)
 
     @property
     def hashed(self) -> dict[str, Any]:
@@ -100,8 +160,10 @@ class Run:
     def words(self) -> str:
         """A few words for people, the readable half of the run's file name; not unique."""
         parts = [self.model] + [w for w in (self.norm, self.method) if w not in ("none", "non_private")]
-        if self.weight_noise_std:
-            parts.append(f"noise{self.weight_noise_std:g}")
+        if self.weight_noise_std or self.gradient_noise_std:
+            parts.append(f"noise{self.weight_noise_std or self.gradient_noise_std:g}")
+        if self.epsilon:
+            parts.append(f"eps{self.epsilon:g}")
         return "-".join([*parts, f"lr{self.lr:g}", f"seed{self.seed}"])
 
     @classmethod
@@ -131,6 +193,8 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name}: expected one of {', '.join(allowed)}; got {value!r}")
 
 
-def _at_least(name: str, value: float, least: float, *, exclusive: bool = False) -> None:
+def _at_least(name: str, value: float | None, least: float, *, exclusive: bool = False) -> None:
+    if value is None:
+        return
     if value < least or (exclusive and value == least):
         raise ValueError(f"{name}: expected {'more than' if exclusive else 'at least'} {least}; got {value!r}")

@@ -10,16 +10,19 @@ Nothing is stored here; see :mod:`lib.sweep`.
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from lib import data, environment, methods, models, store
+from lib import data, environment, methods, models, pca, schedules, store
 from lib.data import Dataset
 from lib.generators import generator, seed_for
-from lib.layers import held_noise, set_weight_noise
+from lib.layers import Projection, held_noise, set_weight_noise
 from lib.run import Run
 
 TEST_BATCH = 1000  # also the number of examples that batch norm's test statistics are taken over
@@ -44,40 +47,36 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
         dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
     split = "validation" if run.validation_examples else "test"
 
-    method = methods.build(run)
+    method = methods.build(run, len(dataset.train_labels), device)
     model = _initial_model(run, dataset.classes).to(device)
-    optimizer = _optimizer(run, model)
-    examples = len(dataset.train_labels)
-    steps = run.epochs * (examples // run.batch_size)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, _factor(run.lr_schedule, steps))
+    _set_projection(model, run, dataset)
+    trainer = _Trainer(run, method, model, dataset)
     sampling = generator(run.seed, "sampling", device)
     test_noise = generator(run.seed, "test noise", device)
     training_noise = generator(run.seed, "weight noise", device)
 
-    history: dict[str, list[float | None]] = {"train_loss": [], f"{split}_accuracy": []}
-    for epoch in range(run.epochs):
+    losses: list[float | None] = []
+    accuracies: list[float] = []
+    for batches in method.epochs(sampling):
         _set_noise(model, run, training_noise)
         model.train()
-        if run.weight_noise_draw == "epoch":
-            with held_noise(model):
-                loss = _epoch(model, method, optimizer, schedule, dataset, sampling)
-        else:
-            loss = _epoch(model, method, optimizer, schedule, dataset, sampling)
-        history["train_loss"].append(loss if math.isfinite(loss) else None)
-        last = epoch == run.epochs - 1
+        with held_noise(model) if run.weight_noise_draw == "epoch" else nullcontext():
+            losses.append(trainer.epoch(batches))
+        last = trainer.step == method.steps
         draws = run.test_draws if last else min(run.test_draws, 1)
-        history[f"{split}_accuracy"].append(evaluate(model, run, dataset, test_noise, draws=draws))
+        with method.tested(model):
+            accuracies.append(evaluate(model, run, dataset, test_noise, draws=draws))
         if deadline is not None and time.time() > deadline and not last:
-            raise OutOfTime(f"{run.words}: {epoch + 1} of {run.epochs} epochs done at the deadline")
+            raise OutOfTime(f"{run.words}: {trainer.step} of {method.steps} steps done at the deadline")
 
     return store.validate(
         {
             "schema": store.SCHEMA,
             "id": run.id,
             "run": asdict(run),
-            "metrics": {f"{split}_accuracy": history[f"{split}_accuracy"][-1]},
-            "privacy": method.privacy(examples, steps),
-            "history": history,
+            "metrics": {f"{split}_accuracy": accuracies[-1]},
+            "privacy": method.privacy(),
+            "history": {"train_loss": losses, f"{split}_accuracy": accuracies},
             "env": environment.describe(
                 device, started=started, seconds=time.perf_counter() - clock, data_sha256=dataset.sha256
             ),
@@ -103,21 +102,56 @@ def evaluate(model: nn.Module, run: Run, dataset: Dataset, noise: torch.Generato
     return 100.0 * correct.item() / (len(dataset.test_labels) * max(draws, 1))
 
 
-def _epoch(
-    model: nn.Module,
-    method: methods.Method,
-    optimizer: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler,
-    dataset: Dataset,
-    sampling: torch.Generator,
-) -> float:
-    """Train for one epoch; the mean loss, which is the epoch's only copy from the device."""
-    losses: list[Tensor] = []
-    for batch in method.batches(len(dataset.train_labels), sampling):
-        losses.append(method.backward(model, data.as_input(dataset.train_images[batch]), dataset.train_labels[batch]))
-        optimizer.step()
-        schedule.step()
-    return torch.stack(losses).mean().item()
+class _Trainer:
+    """A model with its method, optimiser and step sizes, and the number of steps done."""
+
+    def __init__(self, run: Run, method: methods.Method, model: nn.Module, dataset: Dataset) -> None:
+        self.method, self.model, self.dataset, self.step = method, model, dataset, 0
+        momentum = {"momentum": run.momentum} if run.optimizer == "sgd" else {}
+        kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[run.optimizer]
+        self.optimizer = kind(model.parameters(), lr=run.lr, fused=True, **momentum)
+        factor = partial(
+            schedules.factor,
+            run.lr_schedule,
+            steps=run.epochs * method.sampler.steps_per_epoch,
+            steps_per_epoch=method.sampler.steps_per_epoch,
+            decay=run.lr_decay,
+            decay_epochs=run.lr_decay_epochs,
+        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
+
+    def epoch(self, batches: Iterator[Tensor]) -> float | None:
+        """One step for each batch; the mean loss, the epoch's only copy from the device.
+
+        None where the loss is private, or no longer a number.
+        """
+        losses, images, labels = [], self.dataset.train_images, self.dataset.train_labels
+        for batch in batches:
+            losses.append(self.method.backward(self.model, data.as_input(images[batch]), labels[batch], self.step))
+            self.method.update(self.model, self.optimizer)
+            self.schedule.step()
+            self.step += 1
+        if losses[0] is None:
+            return None
+        mean = torch.stack(losses).mean().item()
+        return mean if math.isfinite(mean) else None
+
+
+def _set_projection(model: nn.Module, run: Run, dataset: Dataset) -> None:
+    """Give the model's projection layer the private principal components of the training images."""
+    layers = [layer for layer in model.modules() if isinstance(layer, Projection)]
+    if bool(layers) != (run.pca_noise_multiplier is not None):
+        expected = "a number" if layers else "None"
+        raise ValueError(
+            f"pca_noise_multiplier: expected {expected} for model {run.model!r}; got {run.pca_noise_multiplier!r}"
+        )
+    for layer in layers:
+        layer.components = pca.principal_components(
+            dataset.train_images,
+            len(layer.components),
+            noise_multiplier=run.pca_noise_multiplier,
+            generator=generator(run.seed, "pca noise", dataset.train_images.device),
+        )
 
 
 def _initial_model(run: Run, classes: int) -> nn.Module:
@@ -133,13 +167,3 @@ def _set_noise(model: nn.Module, run: Run, noise: torch.Generator, *, silent: bo
         noise_on_bias=run.weight_noise_on == "weights_and_biases",
         generator=noise,
     )
-
-
-def _optimizer(run: Run, model: nn.Module) -> torch.optim.Optimizer:
-    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[run.optimizer]
-    return kind(model.parameters(), lr=run.lr, fused=True)
-
-
-def _factor(lr_schedule: str, steps: int):
-    """The factor on the step size at step t = 0, 1, …"""
-    return {"constant": lambda t: 1.0, "linear": lambda t: 1.0 - t / max(steps, 1)}[lr_schedule]

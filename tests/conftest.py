@@ -25,7 +25,7 @@ def make_record(run: Run, *accuracies: float) -> Record:
         "id": run.id,
         "run": asdict(run),
         "metrics": {name: float(accuracies[-1])},
-        "privacy": methods.build(run).privacy(1000, 10),
+        "privacy": methods.build(run, 1000).privacy(),
         "history": {"train_loss": [1.0] * len(accuracies), name: [float(a) for a in accuracies]},
         "env": {"seconds": 1.0, "device": "a made-up CPU"},
     }

@@ -10,8 +10,13 @@ from lib import models, registry
 from lib.layers import NoisyConv2d, NoisyLinear
 
 NAMES = registry.names("models")
-WIDTHS = {"lenet5": [6, 16, 120, 84, 10], "lenet_300_100": [300, 100, 10]}
-PARAMETERS = {"lenet5": 61_706, "lenet_300_100": 266_610}
+WIDTHS = {
+    "lenet5": [6, 16, 120, 84, 10],
+    "lenet_300_100": [300, 100, 10],
+    "pca_1000": [1000, 10],
+    "tf_privacy": [16, 32, 32, 10],
+}
+PARAMETERS = {"lenet5": 61_706, "lenet_300_100": 266_610, "pca_1000": 71_010, "tf_privacy": 26_010}
 
 
 def trainable_maps(model: nn.Module) -> list[nn.Module]:

@@ -12,8 +12,9 @@ LIB = Path(__file__).resolve().parent.parent / "lib"
 # room → the rooms it may import.  The first block must not import torch, directly or through others.
 WITHOUT_TORCH = {
     "registry": set(),
-    "run": {"registry"},
     "accounting": {"registry"},
+    "schedules": set(),
+    "run": {"accounting", "registry", "schedules"},
     "tables": {"registry", "run"},
     "store": {"run"},
     "tuning": {"run", "store", "tables"},
@@ -30,11 +31,12 @@ WITH_TORCH = {
     "models": {"layers", "registry"},
     "grads": {"layers"},
     "generators": set(),
-    "sampling": set(),
-    "methods": {"registry", "run", "sampling"},
+    "sampling": {"accounting"},
+    "methods": {"accounting", "generators", "grads", "registry", "run", "sampling"},
     "data": set(),
+    "pca": {"data"},
     "environment": set(),
-    "train": {"data", "environment", "generators", "layers", "methods", "models", "run", "store"},
+    "train": {"data", "environment", "generators", "layers", "methods", "models", "pca", "run", "schedules", "store"},
     "sweep": {"data", "plan", "run", "store", "tables", "train", "tuning"},
     "bench": {"environment", "generators", "layers", "methods", "models", "run", "store"},
 }

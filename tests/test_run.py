@@ -1,11 +1,15 @@
 """Runs: the id, its stability, and what is refused."""
 
 import math
+from dataclasses import fields
 
 import pytest
 from conftest import make_run
 
+from lib import registry
 from lib.run import Run
+
+MODELS, METHODS = (", ".join(registry.names(room)) for room in ("models", "methods"))
 
 # Stored results are found by these ids.  If one changes, every stored result is lost: do not update, find out why.
 PINNED = {
@@ -36,6 +40,7 @@ def test_every_field_counts_in_the_id():
         "epochs": 3,
         "batch_size": 32,
         "norm": "batch",
+        "method": "dpsgd",
         "optimizer": "sgd",
         "lr_schedule": "linear",
         "seed": 1,
@@ -45,24 +50,53 @@ def test_every_field_counts_in_the_id():
         "test_draws": 0,
         "test_statistics": "running",
         "validation_examples": 9,
+        "momentum": 0.9,
+        "lr_decay": 0.9,
+        "lr_decay_epochs": 1,
+        "sampler": "poisson",
+        "gradient_noise_std": 0.1,
+        "clip_norm": 1.0,
+        "clip_norm_decay": 0.9,
+        "clipped": "layer",
+        "noise_multiplier": 0.0,
+        "noise_multiplier_decay": 0.9,
+        "delta": 1e-6,
+        "accountant": "rdp",
+        "neighbouring_relation": "replace_one",
+        "pca_noise_multiplier": 1.0,
+        "test_at": "mu",
     }
     ids = {make_run(**{name: value}).id for name, value in changes.items()}
-    assert len(ids | {make_run().id}) == len(changes) + 1
+    ids.add(make_run(epsilon=1.0, sampler="poisson").id)
+    assert len(ids | {make_run().id}) == len(changes) + 2
+    assert set(changes) | {"epsilon"} == {field.name for field in fields(Run)}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"weight_noise_std": -0.1}, "weight_noise_std: expected at least 0.0; got -0.1"),
+        ({"weight_noise_std": -0.1}, "weight_noise_std: expected at least 0; got -0.1"),
         ({"weight_noise_std": math.inf}, "weight_noise_std: expected a finite number; got inf"),
+        ({"epsilon": 0.0}, "epsilon: expected more than 0.0; got 0.0"),
+        ({"epsilon": -1}, "epsilon: expected more than 0.0; got -1.0"),
+        ({"epsilon": math.inf}, "epsilon: expected a finite number; got inf"),
+        ({"delta": 0.0}, "delta: expected more than 0.0; got 0.0"),
+        ({"delta": 1.0}, "delta: expected less than 1; got 1.0"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier: expected at least 0; got -1.0"),
+        ({"clip_norm": 0.0}, "clip_norm: expected more than 0.0; got 0.0"),
+        ({"momentum": 1.0}, "momentum: expected less than 1; got 1.0"),
+        (
+            {"sampler": "shuffled", "epsilon": 1.0},
+            "accountant: expected one of gdp for sampler 'shuffled' under 'add_or_remove_one'; got 'pld'",
+        ),
         ({"lr": 0}, "lr: expected more than 0.0; got 0.0"),
         ({"lr": "0.1"}, "lr: expected float; got '0.1'"),
         ({"epochs": 0}, "epochs: expected at least 1; got 0"),
         ({"epochs": 1.5}, "epochs: expected int; got 1.5"),
         ({"seed": True}, "seed: expected int; got True"),
         ({"norm": "group"}, "norm: expected one of none, batch, layer; got 'group'"),
-        ({"model": "lenet"}, "unknown model 'lenet'; expected one of lenet5, lenet_300_100"),
-        ({"method": "dpsdg"}, "unknown method 'dpsdg'; expected one of non_private"),
+        ({"model": "lenet"}, f"unknown model 'lenet'; expected one of {MODELS}"),
+        ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
     ],
 )
 def test_bad_settings_are_refused_in_one_line(changes, message):

@@ -1,23 +1,79 @@
-"""Which examples form a batch, and from which generator."""
+"""Which examples form a batch, what an accountant is told of it, and from which generator."""
+
+from collections import Counter
 
 import pytest
 import torch
 
+from lib import accounting
 from lib.generators import generator
-from lib.sampling import shuffled_epoch
+from lib.sampling import Sampler
 
 
-def test_an_epoch_takes_every_example_at_most_once_in_full_batches():
-    batches = list(shuffled_epoch(10, 3, generator(0, "sampling")))
+def sizes_and_counts(name: str, *, examples: int = 40, batch_size: int = 10, epochs: int = 200):
+    sampler, draws = Sampler(name, examples, batch_size), generator(0, "sampling")
+    batches = [batch for _ in range(epochs) for batch in sampler.epoch(draws)]
+    return [len(batch) for batch in batches], batches
+
+
+@pytest.mark.parametrize("name", accounting.SAMPLERS)
+def test_an_epoch_has_the_same_number_of_steps_and_every_example_its_turn(name):
+    sampler = Sampler(name, 43, 10)
+    assert len(list(sampler.epoch(generator(0, "sampling")))) == sampler.steps_per_epoch == 4
+    _, batches = sizes_and_counts(name)
+    counts = torch.bincount(torch.cat(batches), minlength=40)
+    assert len(counts) == 40
+    assert (counts - 200).abs().max() < 6 * (800 * 0.25) ** 0.5  # 800 steps, q = 1/4: six standard deviations
+
+
+def test_poisson_batches_are_binomial_in_size_and_may_be_empty():
+    sizes, _ = sizes_and_counts("poisson", examples=20, batch_size=2, epochs=400)
+    sizes = torch.tensor(sizes, dtype=torch.float64)
+    assert sizes.mean() == pytest.approx(2, abs=0.1)
+    assert sizes.var() == pytest.approx(20 * 0.1 * 0.9, abs=0.2)
+    assert (sizes == 0).double().mean() == pytest.approx(0.9**20, abs=0.03)
+
+
+def test_poisson_examples_are_independent():
+    """The number of joint appearances of two examples is Bin(T, q²)."""
+    _, batches = sizes_and_counts("poisson", epochs=1000)
+    together = sum({3, 7} <= set(batch.tolist()) for batch in batches)
+    assert together / len(batches) == pytest.approx(1 / 16, abs=5 * (1 / 16 * 15 / 16 / len(batches)) ** 0.5)
+
+
+def test_without_replacement_all_are_different_and_sizes_fixed():
+    sizes, batches = sizes_and_counts("without_replacement", epochs=5)
+    assert set(sizes) == {10}
+    assert all(len(set(batch.tolist())) == 10 for batch in batches)
+
+
+def test_with_replacement_repeats():
+    sizes, batches = sizes_and_counts("with_replacement", epochs=5)
+    assert set(sizes) == {10}
+    assert any(max(Counter(batch.tolist()).values()) > 1 for batch in batches)
+
+
+def test_a_shuffled_epoch_takes_every_example_at_most_once_in_full_batches():
+    batches = list(Sampler("shuffled", 10, 3).epoch(generator(0, "sampling")))
     assert [len(batch) for batch in batches] == [3, 3, 3]
     assert len(set(torch.cat(batches).tolist())) == 9
 
 
-def test_the_next_epoch_has_another_order():
+@pytest.mark.parametrize("name", accounting.SAMPLERS)
+def test_the_next_epoch_is_another(name):
     draws = generator(0, "sampling")
-    first, second = (torch.cat(list(shuffled_epoch(100, 10, draws))) for _ in range(2))
-    assert not torch.equal(first, second)
-    assert torch.equal(first.sort().values, second.sort().values)
+    first, second = (torch.cat(list(Sampler(name, 100, 10).epoch(draws))) for _ in range(2))
+    assert first.shape != second.shape or not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("name", accounting.SAMPLERS)
+def test_the_event_is_accounted_by_its_own_accountants_alone(name):
+    event = Sampler(name, 1000, 10).event(noise_multiplier=2.0, steps=100)
+    assert (event.sampler, event.sampling_prob, event.steps) == (name, 0.01, 100)
+    able = accounting.accountants(sampler=name, neighbouring_relation="add_or_remove_one")
+    for accountant in set(accounting.accountants()) - set(able):
+        with pytest.raises(ValueError, match=f"expected {f'one of {chr(44).join(able[:1])}' if able else 'none'}"):
+            accounting.composed_epsilon([event], accountant=accountant)
 
 
 @pytest.mark.parametrize("batch_size", [0, 11])
@@ -25,7 +81,12 @@ def test_a_batch_that_cannot_be_filled_is_refused(batch_size):
     with pytest.raises(
         ValueError, match=f"batch_size: expected 1 to 10, the size of the training set; got {batch_size}"
     ):
-        shuffled_epoch(10, batch_size, generator(0, "sampling"))
+        Sampler("poisson", 10, batch_size)
+
+
+def test_an_unknown_sampler_is_refused():
+    with pytest.raises(ValueError, match=r"sampler: expected one of poisson, .*; got 'random'"):
+        Sampler("random", 10, 5)
 
 
 def test_each_purpose_and_seed_has_its_own_sequence():

@@ -19,11 +19,12 @@ never does.  A paper that scales its noise to 2C, as batch clipping's N(0, (2Cσ
 """
 
 import math
+from collections.abc import Callable, Iterable
 
 from lib.accounting import _calibration, _registry
 from lib.accounting._event import NEIGHBOURING_RELATIONS, SAMPLERS, Event, checked_delta, checked_epsilon
 from lib.accounting._gaussian import analytic_gaussian, classical_gaussian
-from lib.accounting._registry import accountants, is_upper_bound
+from lib.accounting._registry import accountants, check_match, is_upper_bound
 from lib.accounting._si_dpsgd import si_dpsgd_delta, si_dpsgd_epsilon
 
 __all__ = [
@@ -32,13 +33,17 @@ __all__ = [
     "Event",
     "accountants",
     "analytic_gaussian",
+    "check_match",
     "classical_gaussian",
+    "composed_epsilon",
     "delta",
     "epsilon",
     "is_upper_bound",
+    "most_steps",
     "noise_multiplier",
     "si_dpsgd_delta",
     "si_dpsgd_epsilon",
+    "smallest_noise",
     "steps",
 ]
 
@@ -60,7 +65,7 @@ def epsilon(
     for an accountant that does not cover the sampler and the neighbouring relation, naming those that do.
     """
     event = Event(noise_multiplier, sampling_prob, steps, sampler, neighbouring_relation)
-    return _count_epsilon(event, checked_delta(delta), accountant)
+    return composed_epsilon([event], delta=delta, accountant=accountant)
 
 
 def delta(
@@ -78,13 +83,14 @@ def delta(
     Raises ``ValueError`` as :func:`epsilon` does, and for an accountant that has no answer (strong composition).
     """
     event = Event(noise_multiplier, sampling_prob, steps, sampler, neighbouring_relation)
-    module, budget = _registry.matching(accountant, event), checked_epsilon(epsilon)
+    check_match(accountant, sampler, neighbouring_relation)
+    module, budget = _registry.load(accountant), checked_epsilon(epsilon)
     if not hasattr(module, "delta"):
         able = ", ".join(name for name in accountants() if hasattr(_registry.load(name), "delta"))
         raise ValueError(f"accountant: expected one of {able} to find delta; got {accountant!r}")
     if event.steps == 0:
         return 0.0
-    return 1.0 if event.noise_multiplier == 0.0 else module.delta(event, budget)
+    return 1.0 if event.noise_multiplier == 0.0 else module.delta((event,), budget)
 
 
 def noise_multiplier(
@@ -102,14 +108,13 @@ def noise_multiplier(
     0 if there are no steps.  Raises ``ValueError`` as :func:`epsilon` does, and if no z in the range searched,
     0.01 to 1e6, meets ``epsilon``.
     """
-    budget, delta = checked_epsilon(epsilon), checked_delta(delta)
     if Event(1.0, sampling_prob, steps, sampler, neighbouring_relation).steps == 0:
         return 0.0
 
-    def spent(z: float) -> float:
-        return _count_epsilon(Event(z, sampling_prob, steps, sampler, neighbouring_relation), delta, accountant)
+    def events(z: float) -> list[Event]:
+        return [Event(z, sampling_prob, steps, sampler, neighbouring_relation)]
 
-    return _calibration.smallest_noise(spent, budget, accountant)
+    return smallest_noise(events, epsilon=epsilon, delta=delta, accountant=accountant)
 
 
 def steps(
@@ -127,17 +132,48 @@ def steps(
     abadi trains "until the budget is spent".  Raises ``ValueError`` as :func:`epsilon` does, and if 1e7 steps do not
     spend the budget.
     """
+
+    def events(count: int) -> list[Event]:
+        return [Event(noise_multiplier, sampling_prob, count, sampler, neighbouring_relation)]
+
+    return most_steps(events, epsilon=epsilon, delta=delta, accountant=accountant)
+
+
+def composed_epsilon(events: Iterable[Event], *, delta: float = 1e-5, accountant: str = "pld") -> float:
+    """ε at ``delta`` of several events one after the other on the same data, as when the noise changes with time.
+
+    >>> training = [Event(z, 0.01, 500) for z in (2.0, 1.5)]
+    >>> covariance = Event(noise_multiplier=16.0, sampling_prob=1.0, steps=1)
+    >>> round(composed_epsilon([covariance, *training]), 2)
+    0.82
+
+    Events without steps cost nothing.  Raises ``ValueError`` as :func:`epsilon` does.
+    """
+    delta, module = checked_delta(delta), _registry.load(accountant)
+    events = tuple(events)
+    for event in events:
+        check_match(accountant, event.sampler, event.neighbouring_relation)
+    happened = tuple(event for event in events if event.steps)
+    if any(event.noise_multiplier == 0.0 for event in happened):
+        return math.inf
+    return module.epsilon(happened, delta) if happened else 0.0
+
+
+def smallest_noise(
+    events: Callable[[float], Iterable[Event]], *, epsilon: float, delta: float = 1e-5, accountant: str = "pld"
+) -> float:
+    """:func:`noise_multiplier` for any course of events: the smallest z for which ``events(z)`` keep to the budget."""
     budget, delta = checked_epsilon(epsilon), checked_delta(delta)
-
-    def spent(count: int) -> float:
-        event = Event(noise_multiplier, sampling_prob, count, sampler, neighbouring_relation)
-        return _count_epsilon(event, delta, accountant)
-
-    return _calibration.most_steps(spent, budget)
+    return _calibration.smallest_noise(
+        lambda z: composed_epsilon(events(z), delta=delta, accountant=accountant), budget, accountant
+    )
 
 
-def _count_epsilon(event: Event, delta: float, accountant: str) -> float:
-    module = _registry.matching(accountant, event)
-    if event.steps == 0:
-        return 0.0
-    return math.inf if event.noise_multiplier == 0.0 else module.epsilon(event, delta)
+def most_steps(
+    events: Callable[[int], Iterable[Event]], *, epsilon: float, delta: float = 1e-5, accountant: str = "pld"
+) -> int:
+    """:func:`steps` for any course of events: the largest count for which ``events(count)`` keep to the budget."""
+    budget, delta = checked_epsilon(epsilon), checked_delta(delta)
+    return _calibration.most_steps(
+        lambda count: composed_epsilon(events(count), delta=delta, accountant=accountant), budget
+    )

@@ -57,6 +57,9 @@ class Event:
         return 2.0 if self.neighbouring_relation == "replace_one" else 1.0
 
 
+Events = tuple[Event, ...]  # one after the other on the same data, each with noise and at least one step
+
+
 def checked_epsilon(epsilon: float) -> float:
     """``epsilon``, or ``ValueError`` unless it is positive and finite."""
     _expect("epsilon", epsilon, _finite(epsilon) and epsilon > 0, "a finite number of more than 0")

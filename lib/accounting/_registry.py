@@ -4,8 +4,8 @@ An accountant is a module with
 
 ``MATCHES``               the (sampler, neighbouring relation) pairs that its theorem covers
 ``UPPER_BOUND``           whether its ε is proven to be enough, or only an approximation
-``epsilon(event, δ)``     ε of an event that it matches, with noise and at least one step
-``delta(event, ε)``       the inverse, where it has one
+``epsilon(events, δ)``    ε of a tuple of events that it matches, each with noise and at least one step
+``delta(events, ε)``      the inverse, where it has one
 
     >>> accountants()
     ('clt', 'gdp', 'moments', 'pld', 'rdp', 'rdp_2020', 'strong_composition')
@@ -16,7 +16,7 @@ An accountant is a module with
 from types import ModuleType
 
 from lib import registry
-from lib.accounting._event import NEIGHBOURING_RELATIONS, SAMPLERS, Event, check_name
+from lib.accounting._event import NEIGHBOURING_RELATIONS, SAMPLERS, check_name
 
 
 def accountants(*, sampler: str | None = None, neighbouring_relation: str | None = None) -> tuple[str, ...]:
@@ -43,12 +43,10 @@ def load(accountant: str) -> ModuleType:
     return registry.load("accounting", accountant)
 
 
-def matching(accountant: str, event: Event) -> ModuleType:
-    """The accountant's module; ``ValueError`` naming those that do match if it does not cover the event's sampling."""
-    module = load(accountant)
-    if (event.sampler, event.neighbouring_relation) not in module.MATCHES:
-        able = accountants(sampler=event.sampler, neighbouring_relation=event.neighbouring_relation)
+def check_match(accountant: str, sampler: str, neighbouring_relation: str) -> None:
+    """``ValueError`` naming the accountants that do match if ``accountant`` does not cover this kind of sampling."""
+    able = accountants(sampler=sampler, neighbouring_relation=neighbouring_relation)
+    if accountant not in able:
         expected = f"one of {', '.join(able)}" if able else "none, as no accountant here covers it,"
-        where = f"for sampler {event.sampler!r} under {event.neighbouring_relation!r}"
+        where = f"for sampler {sampler!r} under {neighbouring_relation!r}"
         raise ValueError(f"accountant: expected {expected} {where}; got {accountant!r}")
-    return module

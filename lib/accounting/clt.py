@@ -14,19 +14,19 @@ import math
 
 from scipy.stats import norm
 
-from lib.accounting._event import Event
+from lib.accounting._event import Event, Events
 from lib.accounting._gaussian import gdp_delta, gdp_epsilon
 
 MATCHES = {("without_replacement", "replace_one")}
 UPPER_BOUND = False
 
 
-def epsilon(event: Event, delta: float) -> float:
-    return gdp_epsilon(mu(event), delta)
+def epsilon(events: Events, delta: float) -> float:
+    return gdp_epsilon(math.hypot(*map(mu, events)), delta)
 
 
-def delta(event: Event, epsilon: float) -> float:
-    return gdp_delta(mu(event), epsilon)
+def delta(events: Events, epsilon: float) -> float:
+    return gdp_delta(math.hypot(*map(mu, events)), epsilon)
 
 
 def mu(event: Event) -> float:

@@ -12,7 +12,7 @@ taken to have ⌊1/q⌋ steps, leftover examples sitting it out; with a ragged l
 
 import math
 
-from lib.accounting._event import Event
+from lib.accounting._event import Event, Events
 from lib.accounting._gaussian import gdp_delta, gdp_epsilon
 
 MATCHES = {
@@ -21,12 +21,12 @@ MATCHES = {
 UPPER_BOUND = True
 
 
-def epsilon(event: Event, delta: float) -> float:
-    return gdp_epsilon(mu(event), delta)
+def epsilon(events: Events, delta: float) -> float:
+    return gdp_epsilon(math.hypot(*map(mu, events)), delta)
 
 
-def delta(event: Event, epsilon: float) -> float:
-    return gdp_delta(mu(event), epsilon)
+def delta(events: Events, epsilon: float) -> float:
+    return gdp_delta(math.hypot(*map(mu, events)), epsilon)
 
 
 def mu(event: Event) -> float:

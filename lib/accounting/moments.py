@@ -15,21 +15,23 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import logsumexp
 
-from lib.accounting._event import Event
+from lib.accounting._event import Events
 
 MATCHES = {("poisson", "add_or_remove_one")}
 UPPER_BOUND = True
 ORDERS = np.arange(1, 33)  # λ
 
 
-def epsilon(event: Event, delta: float) -> float:
-    moments = event.steps * log_moments(event.noise_multiplier, event.sampling_prob)
-    return float(np.min((moments + math.log(1 / delta)) / ORDERS))
+def epsilon(events: Events, delta: float) -> float:
+    return float(np.min((_composed(events) + math.log(1 / delta)) / ORDERS))
 
 
-def delta(event: Event, epsilon: float) -> float:
-    moments = event.steps * log_moments(event.noise_multiplier, event.sampling_prob)
-    return math.exp(min(0.0, float(np.min(moments - ORDERS * epsilon))))
+def delta(events: Events, epsilon: float) -> float:
+    return math.exp(min(0.0, float(np.min(_composed(events) - ORDERS * epsilon))))
+
+
+def _composed(events: Events) -> np.ndarray:
+    return sum(event.steps * log_moments(event.noise_multiplier, event.sampling_prob) for event in events)
 
 
 @lru_cache(maxsize=256)

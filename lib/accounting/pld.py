@@ -25,7 +25,7 @@ alone gives less, 1.57 for 2.08 at bc's main setting.  We know no attack that ex
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 from dp_accounting import NeighboringRelation
@@ -34,7 +34,7 @@ from dp_accounting.pld import privacy_loss_distribution as distributions
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from scipy.stats import poisson
 
-from lib.accounting._event import Event
+from lib.accounting._event import Event, Events
 from lib.accounting._mixture import hockey_stick, largest_loss
 
 MATCHES = {
@@ -47,20 +47,23 @@ UPPER_BOUND = True
 NEGLIGIBLE = 1e-18  # a step's probability, with replacement only; beside any δ ÷ steps of interest
 
 
-def epsilon(event: Event, delta: float) -> float:
-    return float(composed(event).get_epsilon_for_delta(delta))
+def epsilon(events: Events, delta: float) -> float:
+    return float(composed(events).get_epsilon_for_delta(delta))
 
 
-def delta(event: Event, epsilon: float) -> float:
-    return float(composed(event).get_delta_for_epsilon(epsilon))
+def delta(events: Events, epsilon: float) -> float:
+    return float(composed(events).get_delta_for_epsilon(epsilon))
 
 
 @lru_cache(maxsize=16)
-def composed(event: Event) -> distributions.PrivacyLossDistribution:
-    """The distribution after all steps."""
-    return one_step(
-        event.noise_multiplier, event.sampling_prob, event.sampler, event.neighbouring_relation, interval(event)
-    ).self_compose(event.steps)
+def composed(events: Events) -> distributions.PrivacyLossDistribution:
+    """The distribution after all steps of all events, on the grid that suits the event which needs the widest."""
+    width = max(map(interval, events))
+    parts = [
+        one_step(e.noise_multiplier, e.sampling_prob, e.sampler, e.neighbouring_relation, width).self_compose(e.steps)
+        for e in events
+    ]
+    return reduce(lambda one, other: one.compose(other), parts)
 
 
 def interval(event: Event) -> float:

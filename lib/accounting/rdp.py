@@ -15,20 +15,23 @@ import numpy as np
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant, compute_delta, compute_epsilon
 
-from lib.accounting._event import Event
+from lib.accounting._event import Events
 
 MATCHES = {("poisson", "add_or_remove_one"), ("without_replacement", "replace_one")}
 UPPER_BOUND = True
 
 
-def epsilon(event: Event, delta: float) -> float:
-    orders, divergences = one_step(event.noise_multiplier, event.sampling_prob, event.sampler)
-    return float(compute_epsilon(orders, event.steps * divergences, delta)[0])
+def epsilon(events: Events, delta: float) -> float:
+    return float(compute_epsilon(*_composed(events), delta)[0])
 
 
-def delta(event: Event, epsilon: float) -> float:
-    orders, divergences = one_step(event.noise_multiplier, event.sampling_prob, event.sampler)
-    return float(compute_delta(orders, event.steps * divergences, epsilon)[0])
+def delta(events: Events, epsilon: float) -> float:
+    return float(compute_delta(*_composed(events), epsilon)[0])
+
+
+def _composed(events: Events) -> tuple[np.ndarray, np.ndarray]:
+    steps = [one_step(e.noise_multiplier, e.sampling_prob, e.sampler) for e in events]
+    return steps[0][0], sum(e.steps * divergences for e, (_, divergences) in zip(events, steps, strict=True))
 
 
 @lru_cache(maxsize=256)

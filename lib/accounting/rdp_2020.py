@@ -18,21 +18,23 @@ import numpy as np
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 
-from lib.accounting._event import Event
+from lib.accounting._event import Events
 
 MATCHES = {("poisson", "add_or_remove_one")}
 UPPER_BOUND = True
 ORDERS = np.array([1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, *range(5, 64), 128, 256, 512])  # α
 
 
-def epsilon(event: Event, delta: float) -> float:
-    divergences = event.steps * one_step(event.noise_multiplier, event.sampling_prob)
-    return float(np.min(divergences + math.log(1 / delta) / (ORDERS - 1)))
+def epsilon(events: Events, delta: float) -> float:
+    return float(np.min(_composed(events) + math.log(1 / delta) / (ORDERS - 1)))
 
 
-def delta(event: Event, epsilon: float) -> float:
-    divergences = event.steps * one_step(event.noise_multiplier, event.sampling_prob)
-    return math.exp(min(0.0, float(np.min((ORDERS - 1) * (divergences - epsilon)))))
+def delta(events: Events, epsilon: float) -> float:
+    return math.exp(min(0.0, float(np.min((ORDERS - 1) * (_composed(events) - epsilon)))))
+
+
+def _composed(events: Events) -> np.ndarray:
+    return sum(event.steps * one_step(event.noise_multiplier, event.sampling_prob) for event in events)
 
 
 @lru_cache(maxsize=256)

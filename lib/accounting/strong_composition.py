@@ -20,17 +20,18 @@ import math
 
 from scipy.optimize import minimize_scalar
 
-from lib.accounting._event import Event
+from lib.accounting._event import Events
 
 MATCHES = {("poisson", "add_or_remove_one")}
 UPPER_BOUND = False
 
 
-def epsilon(event: Event, delta: float) -> float:
-    z, q, steps = event.noise_multiplier, event.sampling_prob, event.steps
+def epsilon(events: Events, delta: float) -> float:
+    sampled = sum(event.steps * event.sampling_prob for event in events)  # Tq
 
     def composed(share: float) -> float:  # the share of δ that goes to the steps' own δ₀
-        step = q * math.sqrt(2 * math.log(1.25 * steps * q / (share * delta))) / z
-        return step * math.sqrt(2 * steps * math.log(1 / ((1 - share) * delta))) + steps * step**2
+        unit = math.sqrt(2 * math.log(1.25 * sampled / (share * delta)))  # ε₀ z
+        squares = sum(e.steps * (e.sampling_prob * unit / e.noise_multiplier) ** 2 for e in events)
+        return math.sqrt(2 * squares * math.log(1 / ((1 - share) * delta))) + squares
 
     return float(minimize_scalar(composed, bounds=(1e-6, 1 - 1e-6), method="bounded").fun)

@@ -13,7 +13,7 @@ from lib.grads.contractions import Materialised, gram_is_smaller
 
 
 class Convolution:
-    """g_i = Σ_t b_it a_itᵀ with a the patches of the inputs; ``inputs`` and ``gradients`` of every call of ``layer``."""
+    """g_i = Σ_t b_it a_itᵀ with a the patches of ``inputs``, b the output ``gradients``, of every call of ``layer``."""
 
     def __init__(self, layer: nn.Conv2d, inputs: list[Tensor], gradients: list[Tensor]) -> None:
         mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode

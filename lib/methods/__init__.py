@@ -1,35 +1,73 @@
 """Training methods: one file, one method.
 
-A method couples everything that its privacy depends on, so that wrong combinations cannot be written.  The trainer
-knows this interface and never a method's name:
-
-``batches(examples, generator)``   one epoch's index tensors
-``backward(model, x, y)``          leaves in every parameter's ``grad`` what the optimiser is to follow
-``privacy(examples, steps)``       the record's privacy block: what is claimed, proven and audited
-
-A method file defines ``build(run) -> Method``.
+A method couples everything that its privacy depends on (which examples form a batch, what is done to their gradients,
+how much noise is added and where) with the account of it, so that wrong combinations cannot be written.  The trainer
+knows :class:`Method` and never a method's name.  A method file defines ``build(run, examples, device) -> Method``.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lib import registry
 from lib.run import Run
+from lib.sampling import Sampler
 
 
-class Method(Protocol):
-    """The interface above, as a type."""
+class Method(ABC):
+    """One run's method, over a training set of ``examples``.
 
-    def batches(self, examples: int, generator: torch.Generator) -> Iterator[Tensor]: ...
+    ``steps`` may be fewer than the run's epochs hold: a privacy budget can end the training.
+    """
 
-    def backward(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor: ...
+    def __init__(self, run: Run, examples: int) -> None:
+        self.run = run
+        self.sampler = Sampler(run.sampler, examples, run.batch_size)
+        self.steps = run.epochs * self.sampler.steps_per_epoch
 
-    def privacy(self, examples: int, steps: int) -> dict[str, Any]: ...
+    def epochs(self, generator: torch.Generator) -> Iterator[Iterator[Tensor]]:
+        """For each epoch its batches, as tensors of indices; the last epoch ends with ``steps``."""
+        for start in range(0, self.steps, self.sampler.steps_per_epoch):
+            yield islice(self.sampler.epoch(generator), self.steps - start)
+
+    @abstractmethod
+    def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor | None:
+        """Leave in every parameter's ``grad`` what the optimiser is to follow at ``step`` = 0, 1, …
+
+        Returns the batch's mean loss, still on the device, or None where the loss is private.
+        """
+
+    def update(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Change the parameters."""
+        optimizer.step()
+
+    def tested(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Inside, the model's parameters are those that are tested."""
+        return nullcontext()
+
+    @abstractmethod
+    def privacy(self) -> dict[str, Any]:
+        """The record's privacy block: what is claimed, proven and audited."""
 
 
-def build(run: Run) -> Method:
-    """The method in ``lib/methods/<run.method>.py``, set up for ``run``."""
-    return registry.load("methods", run.method).build(run)
+def build(run: Run, examples: int, device: torch.device | str = "cpu") -> Method:
+    """The method in ``lib/methods/<run.method>.py``, set up for ``run`` on ``examples`` training examples.
+
+    Raises ``ValueError`` for settings that the method does not have or cannot do.
+    """
+    return registry.load("methods", run.method).build(run, examples, torch.device(device))
+
+
+def refuse(run: Run, *fields: str) -> None:
+    """``ValueError`` if one of ``fields`` is set: a setting that is silently ignored would falsify the record."""
+    defaults = {name: field.default for name, field in Run.__dataclass_fields__.items()}
+    for name in fields:
+        if getattr(run, name) != defaults[name]:
+            raise ValueError(
+                f"{name}: expected {defaults[name]!r} for method {run.method!r}; got {getattr(run, name)!r}"
+            )

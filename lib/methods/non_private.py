@@ -1,50 +1,53 @@
-"""Training without privacy: shuffled epochs and the mean gradient of the batch."""
+"""Training without privacy: the mean gradient of the batch."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lib.methods import Method, refuse
 from lib.run import Run
-from lib.sampling import shuffled_epoch
+
+NOT_PRIVATE = "non-private training: gradients are neither clipped nor noised"
 
 
-@dataclass(frozen=True)
-class NonPrivate:
-    """Cross-entropy, averaged over batches of ``batch_size``."""
+class NonPrivate(Method):
+    """Cross-entropy, averaged over the batch."""
 
-    batch_size: int
-
-    def batches(self, examples: int, generator: torch.Generator) -> Iterator[Tensor]:
-        return shuffled_epoch(examples, self.batch_size, generator)
-
-    def backward(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        """Set every ``grad`` to the batch mean's; return the loss, still on the device."""
+    def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor:
         model.zero_grad(set_to_none=True)
         loss = F.cross_entropy(model(x), y)
         loss.backward()
         return loss.detach()
 
-    def privacy(self, examples: int, steps: int) -> dict[str, Any]:
-        """No guarantee: ε is null.  Noise on the weights alone, without a sensitivity, is not a mechanism."""
+    def privacy(self) -> dict[str, Any]:
+        """No guarantee: ε is null.  Noise without a sensitivity is not a mechanism."""
         return {
             "neighbouring_relation": None,
             "sampler": "shuffled epochs",
             "noise_multiplier": 0.0,
-            "sampling_prob": self.batch_size / examples,
-            "steps": steps,
+            "sampling_prob": self.sampler.sampling_prob,
+            "steps": self.steps,
             "claimed": {},
-            "proven": {
-                "epsilon": None,
-                "assumes": "",
-                "why": "non-private training: gradients are neither clipped nor noised",
-            },
+            "proven": {"epsilon": None, "assumes": "", "why": NOT_PRIVATE},
             "audited": None,
         }
 
 
-def build(run: Run) -> NonPrivate:
-    return NonPrivate(batch_size=run.batch_size)
+PRIVATE_ONLY = (
+    "clip_norm",
+    "clip_norm_decay",
+    "clipped",
+    "noise_multiplier",
+    "noise_multiplier_decay",
+    "epsilon",
+    "accountant",
+    "neighbouring_relation",
+    "test_at",
+)
+
+
+def build(run: Run, examples: int, device: torch.device) -> NonPrivate:
+    refuse(run, *PRIVATE_ONLY, "gradient_noise_std", "sampler")
+    return NonPrivate(run, examples)

@@ -1,0 +1,79 @@
+"""How much noise and how many steps a run has, and what an accountant makes of it."""
+
+import math
+from dataclasses import dataclass
+
+from lib import accounting
+from lib.accounting import Event
+from lib.run import Run
+from lib.sampling import Sampler
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Noise multiplier of the first epoch and number of steps of ``run``, and the events that they make.
+
+    The private PCA, if there is one, is the first event: one query on all examples.
+    """
+
+    run: Run
+    sampler: Sampler
+    noise_multiplier: float
+    steps: int
+
+    @property
+    def events(self) -> list[Event]:
+        return _events(self.run, self.sampler, self.noise_multiplier, self.steps)
+
+    def epsilon(self, accountant: str) -> float:
+        """ε at the run's δ."""
+        return accounting.composed_epsilon(self.events, delta=self.run.delta, accountant=accountant)
+
+
+def budget(run: Run, sampler: Sampler) -> Budget:
+    """The budget of ``run``: its noise from its ε, or its steps from both, or just what it says.
+
+    Raises ``ValueError`` if it has neither a noise multiplier nor an ε, if noise has no clip norm to be relative to,
+    if no noise keeps to ε, or if ε is spent before the first step.
+    """
+    z, planned = run.noise_multiplier, run.epochs * sampler.steps_per_epoch
+    if z is None and run.epsilon is None:
+        raise ValueError(f"noise_multiplier: expected one, or an epsilon, for method {run.method!r}; got None")
+    if run.clip_norm is None and z != 0:
+        raise ValueError(f"clip_norm: expected one for method {run.method!r}, unless noise_multiplier is 0; got None")
+    how = {"epsilon": run.epsilon, "delta": run.delta, "accountant": run.accountant}
+    if z is None:
+        z = accounting.smallest_noise(lambda z: _events(run, sampler, z, planned), **how)
+        return Budget(run, sampler, z, planned)
+    if run.epsilon is None:
+        return Budget(run, sampler, z, planned)
+    if accounting.composed_epsilon(_events(run, sampler, z, planned), **_without_epsilon(how)) <= run.epsilon:
+        return Budget(run, sampler, z, planned)
+    steps = accounting.most_steps(lambda steps: _events(run, sampler, z, steps), **how)
+    if steps == 0:
+        raise ValueError(f"epsilon: expected enough for one step at noise multiplier {z:g}; got {run.epsilon!r}")
+    return Budget(run, sampler, z, steps)
+
+
+def _without_epsilon(how: dict) -> dict:
+    return {name: value for name, value in how.items() if name != "epsilon"}
+
+
+def _events(run: Run, sampler: Sampler, noise_multiplier: float, steps: int) -> list[Event]:
+    """One event, or one for each epoch where the noise multiplier changes with them."""
+    relation, per_epoch = run.neighbouring_relation, sampler.steps_per_epoch
+    events = []
+    if run.pca_noise_multiplier is not None:
+        name = "poisson" if (sampler.name, relation) != ("without_replacement", "replace_one") else sampler.name
+        events.append(Event(run.pca_noise_multiplier, 1.0, 1, name, relation))
+    if run.noise_multiplier_decay == 1.0:
+        return [*events, sampler.event(noise_multiplier=noise_multiplier, steps=steps, neighbouring_relation=relation)]
+    for epoch in range(math.ceil(steps / per_epoch)):
+        events.append(
+            sampler.event(
+                noise_multiplier=noise_multiplier * run.noise_multiplier_decay**epoch,
+                steps=min(per_epoch, steps - epoch * per_epoch),
+                neighbouring_relation=relation,
+            )
+        )
+    return events

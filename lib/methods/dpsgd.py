@@ -1,0 +1,119 @@
+"""DPSGD (abadi algorithm 1, v2 section 4): clip each example's gradient, sum, add noise, divide by the batch size.
+
+    ``ĝ_t = (Σ_{i in batch} g_i · min(1, C/‖g_i‖) + N(0, z²C²)) / L``
+
+L is the expected batch size, whatever came; an empty batch is noise alone.  One example changes the sum by at most C
+(add or remove one) or 2C (replace one), and the optimiser sees nothing but ĝ, so momentum, step sizes and Adam are
+post-processing.
+"""
+
+import math
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lib import accounting
+from lib.generators import generator
+from lib.grads import clipped_sum
+from lib.methods import Method, refuse
+from lib.methods._budget import budget
+from lib.run import Run
+
+LOSS = partial(F.cross_entropy, reduction="none")
+MICROBATCH = {"cpu": 256, "cuda": 4096}  # memory; no influence on the result
+ASSUMES = (
+    "batches drawn as the sampler says, floating-point noise as good as Gaussian, data set size and settings public; "
+    "the search for the settings, on held-out examples of the training set, is not counted"
+)
+PROVERS = ("pld", "gdp", "rdp")  # tightest first
+
+
+class DPSGD(Method):
+    """The method of the module's page, set up for one run."""
+
+    def __init__(self, run: Run, examples: int, device: torch.device) -> None:
+        super().__init__(run, examples)
+        self.budget = budget(run, self.sampler)
+        self.steps = self.budget.steps
+        self._noise = generator(run.seed, "gradient noise", device)
+
+    def clip_norm(self, step: int) -> float:
+        """C at ``step``; infinite if nothing is clipped."""
+        first = math.inf if self.run.clip_norm is None else self.run.clip_norm
+        return first * self.run.clip_norm_decay ** (step // self.sampler.steps_per_epoch)
+
+    def noise_std(self, step: int) -> float:
+        """z·C at ``step``: the noise on the sum of the clipped gradients."""
+        z = self.budget.noise_multiplier * self.run.noise_multiplier_decay ** (step // self.sampler.steps_per_epoch)
+        return z * self.clip_norm(step) if z else 0.0
+
+    def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
+        """Σ of the clipped gradients, before noise: what has sensitivity C."""
+        clip_norm, microbatch = self.clip_norm(step), MICROBATCH[x.device.type]
+        if self.run.clipped == "layer":
+            layers = [n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
+            clip_norm = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
+        return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, microbatch_size=microbatch)[0]
+
+    def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
+        total, std = self.summed(model, x, y, step), self.noise_std(step)
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                parameter.grad = (total[name] + self._draw(parameter, std)) / self.run.batch_size
+
+    def _draw(self, parameter: Tensor, std: float) -> Tensor:
+        return torch.empty_like(parameter).normal_(0.0, std, generator=self._noise).detach()
+
+    def privacy(self) -> dict[str, Any]:
+        run, able = (
+            self.run,
+            accounting.accountants(sampler=self.run.sampler, neighbouring_relation=self.run.neighbouring_relation),
+        )
+        prover = next((name for name in PROVERS if name in able), None)
+        return self._block(
+            {
+                "epsilon": None if prover is None else _finite(self.budget.epsilon(prover)),
+                "assumes": ASSUMES,
+                "why": f"no accountant here covers {run.sampler} under {run.neighbouring_relation}"
+                if prover is None
+                else f"sensitivity C, accountant {prover}",
+            }
+        )
+
+    def _block(self, proven: dict[str, Any]) -> dict[str, Any]:
+        run = self.run
+        return {
+            "neighbouring_relation": run.neighbouring_relation,
+            "sampler": run.sampler,
+            "noise_multiplier": self.budget.noise_multiplier,
+            "sampling_prob": self.sampler.sampling_prob,
+            "steps": self.steps,
+            "delta": run.delta,
+            "claimed": {run.accountant: _finite(self.budget.epsilon(run.accountant))},
+            "proven": proven,
+            "audited": None,
+        }
+
+
+def _finite(epsilon: float) -> float | None:
+    """JSON has no infinity; no noise is no guarantee, null."""
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def check(run: Run) -> None:
+    """``ValueError`` for settings under which per-example clipping bounds nothing, or that do nothing here."""
+    refuse(run, "gradient_noise_std", "weight_noise_std")
+    if run.norm == "batch":
+        raise ValueError(
+            f"norm: expected none or layer for method {run.method!r}; got 'batch', which makes every example's "
+            "gradient depend on all others, so that clipping each bounds nothing"
+        )
+
+
+def build(run: Run, examples: int, device: torch.device) -> DPSGD:
+    check(run)
+    refuse(run, "test_at")
+    return DPSGD(run, examples, device)

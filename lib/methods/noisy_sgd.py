@@ -1,0 +1,39 @@
+"""SGD whose updates are noisy: the mean gradient plus N(0, σ²) on every coordinate; no clipping, no privacy.
+
+v1 section 3: "another way to introduce noise to the weights is to directly make the SGD updates noisy".
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lib.generators import generator
+from lib.methods import refuse
+from lib.methods.non_private import PRIVATE_ONLY, NonPrivate
+from lib.run import Run
+
+
+class NoisySGD(NonPrivate):
+    """σ is the run's ``gradient_noise_std``, in the unit of the gradient."""
+
+    def __init__(self, run: Run, examples: int, device: torch.device) -> None:
+        super().__init__(run, examples)
+        self._noise = generator(run.seed, "gradient noise", device)
+
+    def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor:
+        loss = super().backward(model, x, y, step)
+        for parameter in model.parameters():
+            noise = torch.empty_like(parameter).normal_(0.0, self.run.gradient_noise_std, generator=self._noise)
+            parameter.grad.add_(noise)
+        return loss
+
+    def privacy(self) -> dict[str, Any]:
+        block = super().privacy()
+        block["proven"]["why"] = "noisy gradients without clipping: their sensitivity is not bounded"
+        return block
+
+
+def build(run: Run, examples: int, device: torch.device) -> NoisySGD:
+    refuse(run, *PRIVATE_ONLY, "sampler")
+    return NoisySGD(run, examples, device)
