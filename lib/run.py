@@ -18,7 +18,8 @@ from typing import Any, Self, get_args, get_type_hints
 
 from lib import accounting, registry, schedules
 
-NORMS = ("none", "batch", "layer")
+NORMS = ("none", "batch", "layer", "layer_without_affine")
+ACTIVATIONS = ("relu", "tanh")
 OPTIMIZERS = ("adam", "sgd")
 NOISE_ON = ("weights_and_biases", "weights")
 NOISE_DRAWS = ("step", "epoch")
@@ -49,7 +50,9 @@ class Run:
     ======================  ============================================================================================
     dataset                 name of a data set, see :mod:`lib.data`
     model                   name of a file in ``lib/models``
-    norm                    normalisation layer after each trainable layer: none | batch | layer
+    norm                    normalisation layer after each trainable layer: none | batch | layer |
+                            layer_without_affine (no γ and β, and none after the last layer, as in v1's code)
+    activation              relu | tanh
     method                  name of a file in ``lib/methods``
     optimizer               adam | sgd, which turns the method's gradient into an update
     lr                      step size η
@@ -117,6 +120,7 @@ class Run:
     neighbouring_relation: str = "add_or_remove_one"
     pca_noise_multiplier: float | None = None
     test_at: str = "theta"
+    activation: str = "relu"
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():
@@ -124,6 +128,7 @@ class Run:
         registry.check("models", self.model)
         registry.check("methods", self.method)
         _one_of("norm", self.norm, NORMS)
+        _one_of("activation", self.activation, ACTIVATIONS)
         _one_of("optimizer", self.optimizer, OPTIMIZERS)
         _one_of("lr_schedule", self.lr_schedule, schedules.NAMES)
         _one_of("weight_noise_on", self.weight_noise_on, NOISE_ON)

@@ -157,7 +157,7 @@ def _set_projection(model: nn.Module, run: Run, dataset: Dataset) -> None:
 def _initial_model(run: Run, classes: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(run.seed, "init"))
-        return models.build(run.model, norm=run.norm, classes=classes)
+        return models.build(run.model, norm=run.norm, activation=run.activation, classes=classes)
 
 
 def _set_noise(model: nn.Module, run: Run, noise: torch.Generator, *, silent: bool = False) -> None:

@@ -269,8 +269,14 @@ def test_every_method_trains_and_says_what_it_is_worth(method):
         (make_run(clip_norm=1.0), "clip_norm: expected None for method 'non_private'; got 1.0"),
         (make_run(sampler="poisson"), "sampler: expected 'shuffled' for method 'non_private'; got 'poisson'"),
         (private(weight_noise_std=1.0), "weight_noise_std: expected 0.0 for method 'dpsgd'; got 1.0"),
-        (private(norm="batch"), "norm: expected none or layer for method 'dpsgd'; got 'batch', which makes every"),
-        (private(method="si_dpsgd", norm="batch"), "norm: expected none or layer for method 'si_dpsgd'"),
+        (
+            private(norm="batch"),
+            "norm: expected none, layer or layer_without_affine for method 'dpsgd'; got 'batch', which makes every",
+        ),
+        (
+            private(method="si_dpsgd", norm="batch"),
+            "norm: expected none, layer or layer_without_affine for method 'si_dpsgd'",
+        ),
         (private(test_at="mu"), "test_at: expected 'theta' for method 'dpsgd'; got 'mu'"),
         (private(batch_size=N + 1), f"batch_size: expected 1 to {N}"),
     ],

@@ -31,9 +31,20 @@ def test_architectures_are_the_papers(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
-def test_images_become_logits(name, norm):
-    assert models.build(name, norm=norm, classes=7)(torch.rand(3, 1, 28, 28)).shape == (3, 7)
+@pytest.mark.parametrize("norm", ["none", "batch", "layer", "layer_without_affine"])
+@pytest.mark.parametrize(("activation", "kind"), [("relu", nn.ReLU), ("tanh", nn.Tanh)])
+def test_images_become_logits(name, norm, activation, kind):
+    model = models.build(name, norm=norm, activation=activation, classes=7)
+    assert model(torch.rand(3, 1, 28, 28)).shape == (3, 7)
+    assert {type(layer) for layer in model} & {nn.ReLU, nn.Tanh} == {kind}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layer_norm_without_affine_adds_no_parameters_and_leaves_the_logits_alone(name):
+    model = models.build(name, norm="layer_without_affine")
+    assert sum(p.numel() for p in model.parameters()) == PARAMETERS[name]
+    assert sum(isinstance(layer, nn.LayerNorm) for layer in model) == len(WIDTHS[name]) - 1
+    assert isinstance(model[-1], NoisyLinear)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,5 +90,5 @@ def test_plain_networks_do(name):
 
 
 def test_an_unknown_norm_is_refused():
-    with pytest.raises(ValueError, match="norm: expected one of none, batch, layer; got 'group'"):
+    with pytest.raises(ValueError, match="norm: expected one of none, batch, layer, layer_without_affine; got 'group'"):
         models.build("lenet5", norm="group")

@@ -65,6 +65,7 @@ def test_every_field_counts_in_the_id():
         "neighbouring_relation": "replace_one",
         "pca_noise_multiplier": 1.0,
         "test_at": "mu",
+        "activation": "tanh",
     }
     ids = {make_run(**{name: value}).id for name, value in changes.items()}
     ids.add(make_run(epsilon=1.0, sampler="poisson").id)
@@ -94,7 +95,7 @@ def test_every_field_counts_in_the_id():
         ({"epochs": 0}, "epochs: expected at least 1; got 0"),
         ({"epochs": 1.5}, "epochs: expected int; got 1.5"),
         ({"seed": True}, "seed: expected int; got True"),
-        ({"norm": "group"}, "norm: expected one of none, batch, layer; got 'group'"),
+        ({"norm": "group"}, "norm: expected one of none, batch, layer, layer_without_affine; got 'group'"),
         ({"model": "lenet"}, f"unknown model 'lenet'; expected one of {MODELS}"),
         ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
     ],

@@ -9,16 +9,16 @@ from lib.layers import NoisyLinear
 from lib.models import norm_layer
 
 
-def build(*, norm: str, classes: int) -> nn.Module:
+def build(*, norm: str, activation: type[nn.Module], classes: int) -> nn.Module:
     """Images (B, 1, 28, 28) → logits (B, K)."""
     return nn.Sequential(
         nn.Flatten(),  # (B, 784)
         NoisyLinear(784, 300),
         *norm_layer(norm, 300),
-        nn.ReLU(),
+        activation(),
         NoisyLinear(300, 100),
         *norm_layer(norm, 100),
-        nn.ReLU(),
+        activation(),
         NoisyLinear(100, classes),
-        *norm_layer(norm, classes),
+        *norm_layer(norm, classes, last=True),
     )

@@ -9,14 +9,14 @@ from lib.layers import NoisyLinear, Projection
 from lib.models import norm_layer
 
 
-def build(*, norm: str, classes: int) -> nn.Module:
+def build(*, norm: str, activation: type[nn.Module], classes: int) -> nn.Module:
     """Images (B, 1, 28, 28) → logits (B, K)."""
     return nn.Sequential(
         nn.Flatten(),  # (B, 784)
         Projection(784, 60),
         NoisyLinear(60, 1000),
         *norm_layer(norm, 1000),
-        nn.ReLU(),
+        activation(),
         NoisyLinear(1000, classes),
-        *norm_layer(norm, classes),
+        *norm_layer(norm, classes, last=True),
     )

@@ -9,21 +9,21 @@ from lib.layers import NoisyConv2d, NoisyLinear
 from lib.models import norm_layer
 
 
-def build(*, norm: str, classes: int) -> nn.Module:
+def build(*, norm: str, activation: type[nn.Module], classes: int) -> nn.Module:
     """Images (B, 1, 28, 28) → logits (B, K)."""
     return nn.Sequential(
         NoisyConv2d(1, 16, 8, stride=2, padding=3),  # (B, 16, 14, 14)
         *norm_layer(norm, 16, 14, 14),
-        nn.ReLU(),
+        activation(),
         nn.MaxPool2d(2, stride=1),  # (B, 16, 13, 13)
         NoisyConv2d(16, 32, 4, stride=2),  # (B, 32, 5, 5)
         *norm_layer(norm, 32, 5, 5),
-        nn.ReLU(),
+        activation(),
         nn.MaxPool2d(2, stride=1),
         nn.Flatten(),  # (B, 512)
         NoisyLinear(512, 32),
         *norm_layer(norm, 32),
-        nn.ReLU(),
+        activation(),
         NoisyLinear(32, classes),
-        *norm_layer(norm, classes),
+        *norm_layer(norm, classes, last=True),
     )

@@ -55,7 +55,8 @@ class Table:
     grid       what is tuned: field → candidate values, the same for every cell of a row
     tuning     ``tuning(row, column, tier=…, **point) -> Run``: the run that judges one point of the grid, on
                validation examples, under seed 0
-    untuned    rows that take their settings as they are
+    tuned      ``tuned(row, column)``: whether the cell is tuned; the others take their settings as they are
+    not_run    rows that are only printed beside the others, with the reason
     =========  =========================================================================================================
     """
 
@@ -71,18 +72,19 @@ class Table:
     cell: Callable[..., Run]
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     tuning: Callable[..., Run] | None = None
-    untuned: tuple[Row, ...] = ()
+    tuned: Callable[[Row, Column], bool] = lambda row, column: True
+    not_run: Mapping[Row, str] = field(default_factory=dict)
 
-    def points(self, row: Row) -> list[dict[str, Any]]:
-        """The candidates among which a cell of ``row`` is tuned; none for an untuned row."""
-        if self.tuning is None or row in self.untuned:
+    def points(self, row: Row, column: Column) -> list[dict[str, Any]]:
+        """The candidates among which a cell is tuned; none for an untuned one."""
+        if self.tuning is None or not self.tuned(row, column):
             return []
         return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
 
     @property
     def cells(self) -> list[tuple[Row, Column]]:
-        """All (row, column), row by row."""
-        return list(product(self.rows, self.columns))
+        """All (row, column) that are run, row by row."""
+        return list(product([row for row in self.rows if row not in self.not_run], self.columns))
 
 
 def load(name: str) -> Table:

@@ -51,5 +51,5 @@ TABLE = Table(
     cell=cell,
     grid={"lr": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)},
     tuning=tuning,
-    untuned=(ONE_LR,),
+    tuned=lambda row, column: row == SEARCHED_LR,
 )
