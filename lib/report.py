@@ -53,11 +53,10 @@ def results(table: Table, tier: str, store: Store) -> pd.DataFrame:
 
 def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """One line per cell of ``table``: n, mean and standard error of ours, step size, epochs, and what is printed."""
-    stored = {cell: group for cell, group in results(table, tier, store).groupby(["row", "column"], dropna=False)}
     lines = []
     for row, column in table.cells:
-        group = stored.get((row, column))
-        values = [] if group is None else list(group["accuracy"])
+        of_cell = list(records(table, row, column, tier, store))
+        values = [accuracy(record) for record in of_cell]
         lines.append(
             {
                 "row": row,
@@ -65,9 +64,10 @@ def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
                 "n": len(values),
                 "mean": sum(values) / len(values) if values else None,
                 "stderr": float(sem(values)) if len(values) > 1 else None,
-                "lr": None if group is None else group["lr"].iloc[0],
-                "epochs": None if group is None else group["epochs"].iloc[0],
+                "lr": of_cell[0]["run"]["lr"] if of_cell else None,
+                "epochs": of_cell[0]["run"]["epochs"] if of_cell else None,
                 "printed": table.printed.get((row, column)),
+                "privacy": _answers(of_cell),
             }
         )
     return pd.DataFrame(lines)
@@ -90,7 +90,7 @@ def search(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """One line per stored tuning run: row, column, every tuned field, validation accuracy."""
     lines = []
     for row, column in table.cells:
-        points = table.points(row)
+        points = table.points(row, column)
         for point, run in zip(points, tuning.runs(table, row, column, tier), strict=True):
             if record := store.get(run):
                 lines.append({"row": row, "column": column, **point, "accuracy": accuracy(record)})
@@ -100,23 +100,34 @@ def search(table: Table, tier: str, store: Store) -> pd.DataFrame:
 def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
     """The table as text: for every row ours, printed, step size and epochs of ours; then privacy and the command.
 
+    Where cells differ in their privacy, every row has a line of claimed / proven / audited ε.
+
     ``store``: by default where the records of ``tier`` live.
     """
     store = store or Store(folder(tier))
     cells = summary(table, tier, store)
-    lines = {}
+    lines, each_private = {}, table.column == "epsilon"
     for row in table.rows:
         of_row = cells[cells["row"] == row]
-        lines[row, "ours"] = [ours(cell.mean, cell.stderr, cell.n) for cell in of_row.itertuples()]
-        if any(cell is not None for cell in of_row["printed"]):
-            lines[row, "printed"] = ["–" if cell is None else cell.text for cell in of_row["printed"]]
-        lines[row, "lr, epochs"] = ["–" if pd.isna(c.lr) else f"{c.lr:g}, {c.epochs:.0f}" for c in of_row.itertuples()]
+        if row not in table.not_run:
+            lines[row, "ours"] = [ours(cell.mean, cell.stderr, cell.n) for cell in of_row.itertuples()]
+        printed = [table.printed.get((row, column)) for column in table.columns]
+        if any(cell is not None for cell in printed):
+            lines[row, "printed"] = ["–" if cell is None else cell.text for cell in printed]
+        if row not in table.not_run:
+            if each_private:
+                lines[row, "ε"] = [cell.privacy.split(" (")[0] or "–" for cell in of_row.itertuples()]
+            lines[row, "lr, epochs"] = [
+                "–" if pd.isna(c.lr) else f"{c.lr:g}, {c.epochs:.0f}" for c in of_row.itertuples()
+            ]
     frame = pd.DataFrame(lines.values(), index=pd.MultiIndex.from_tuples(lines), columns=heads(table))
     return "\n".join(
         [
             title(table, tier),
             frame.to_string(),
             "ours: mean ± standard error (number of seeds); accuracy after the last epoch",
+            *(f"{row}, not run: {why}" for row, why in table.not_run.items()),
+            *(["ε: claimed / proven / audited"] if each_private else []),
             f"privacy (claimed / proven / audited ε): {privacy(table, tier, store)}",
             f"command: {command(table, tier, seeds(table, tier, store))}",
         ]
@@ -132,7 +143,8 @@ def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
     frame, lines = search(table, tier, store), {}
     for row in table.rows:
         square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")
-        if square.shape == (len(table.points(row)), len(table.columns)) and square.notna().all(axis=None):
+        points = table.points(row, table.columns[0])
+        if square.shape == (len(points), len(table.columns)) and square.notna().all(axis=None):
             best = square.min(axis=1).idxmax()
             lines[row] = {"step size": f"{best:g}"} | {
                 head: f"{value:.2f}" for head, value in zip(heads(table), square.loc[best], strict=True)
@@ -148,8 +160,8 @@ def title(table: Table, tier: str) -> str:
 
 def heads(table: Table) -> list[str]:
     """The columns' headings."""
-    symbol = {"weight_noise_std": "σ"}[table.column]
-    return [f"{symbol} = {column:g}" for column in table.columns]
+    symbol = {"weight_noise_std": "σ", "gradient_noise_std": "σ", "epsilon": "ε"}[table.column]
+    return [f"{symbol} = {'∞' if column is None else format(column, 'g')}" for column in table.columns]
 
 
 def ours(mean: float | None, stderr: float | None, n: int) -> str:
@@ -170,15 +182,30 @@ def seeds(table: Table, tier: str, store: Store) -> int:
 
 
 def privacy(table: Table, tier: str, store: Store) -> str:
-    """What the stored runs claim, what is proven and what an audit showed; one phrase for each different answer."""
+    """What the stored runs claim, what is proven and what an audit showed; one phrase for each different answer.
+
+    Where every cell has an ε of its own, the reasons alone.
+    """
+    cells = [list(records(table, *cell, tier, store)) for cell in table.cells]
+    if table.column == "epsilon":
+        reasons = (record["privacy"]["proven"]["why"].split(": for")[0] for cell in cells for record in cell)
+        return "; ".join(dict.fromkeys(reasons)) or "nothing stored yet"
+    return "; ".join(dict.fromkeys(answer for cell in cells if (answer := _answers(cell)))) or "nothing stored yet"
+
+
+def _answers(of_cell: list[Record]) -> str:
+    """``1 by pld / 1 / none (why)``: the different answers of a cell's records, claimed / proven / audited."""
     answers = {}
-    for row, column in table.cells:
-        for record in records(table, row, column, tier, store):
-            block = record["privacy"]
-            claimed = ", ".join(f"{epsilon:.3g} by {name}" for name, epsilon in block["claimed"].items()) or "none"
-            proven, audited = block["proven"], block["audited"]
-            answers[
-                f"{claimed} / {'none' if proven['epsilon'] is None else format(proven['epsilon'], '.3g')} / "
-                f"{'none' if audited is None else format(audited['epsilon'], '.3g')} ({proven['why']})"
-            ] = None
-    return "; ".join(answers) or "nothing stored yet"
+    for record in of_cell:
+        block = record["privacy"]
+        claimed = ", ".join(f"{_epsilon(epsilon)} by {name}" for name, epsilon in block["claimed"].items()) or "none"
+        proven, audited = block["proven"], block["audited"]
+        answers[
+            f"{claimed} / {_epsilon(proven['epsilon'])} / "
+            f"{'none' if audited is None else _epsilon(audited['epsilon'])} ({proven['why']})"
+        ] = None
+    return "; ".join(answers)
+
+
+def _epsilon(epsilon: float | None) -> str:
+    return "none" if epsilon is None else f"{epsilon:.3g}"

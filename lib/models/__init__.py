@@ -11,7 +11,6 @@ from torch import nn
 
 from lib import registry
 
-
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
