@@ -108,8 +108,8 @@ def check(run: Run) -> None:
     refuse(run, "gradient_noise_std", "weight_noise_std")
     if run.norm == "batch":
         raise ValueError(
-            f"norm: expected none, layer or layer_without_affine for method {run.method!r}; got 'batch', which makes every example's "
-            "gradient depend on all others, so that clipping each bounds nothing"
+            f"norm: expected none, layer or layer_without_affine for method {run.method!r}; got 'batch', which makes "
+            "every example's gradient depend on all others, so that clipping each bounds nothing"
         )
 
 

@@ -1,7 +1,7 @@
 """Models: one file, one architecture, layers put together and nothing new.
 
-A model file defines ``build(norm, activation, classes) -> nn.Module``; all its trainable maps are noisy layers with σ = 0, so
-one architecture serves noise-free training, noisy weights and SI-DPSGD alike.
+A model file defines ``build(norm, activation, classes) -> nn.Module``; all its trainable maps are noisy layers with
+σ = 0, so one architecture serves noise-free training, noisy weights and SI-DPSGD alike.
 
     >>> sum(p.numel() for p in build("lenet5").parameters())
     61706

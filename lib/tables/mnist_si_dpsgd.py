@@ -6,8 +6,9 @@ examples; noise from ε, by privacy loss distributions for DPSGD and, for what S
 v1 used.  Where ε is large, the number of steps limits what is learnt, hence small batches; where it is small, noise
 does, hence large batches and short runs.
 
-Under clipping, plain convolutional networks are given tanh for ReLU, and LN-LeNet-5 the layer norm of v1's code, without γ and β:
-:mod:`lib.tables.mnist_dp_choices` shows what either is worth.  At ε = ∞ training is ordinary, with Adam.
+Under clipping, plain convolutional networks are given tanh for ReLU, and LN-LeNet-5 the layer norm of v1's code,
+without γ and β: :mod:`lib.tables.mnist_dp_choices` shows what either is worth.  At ε = ∞ training is ordinary, with
+Adam.
 """
 
 from typing import Any, NamedTuple
