@@ -83,7 +83,7 @@ def test_printed_cells_read_as_in_the_paper():
     [
         (
             lambda: tables.load("mnist_nose"),
-            "unknown table 'mnist_nose'; expected one of mnist_convergence, mnist_noise, mnist_noise_choices",
+            f"unknown table 'mnist_nose'; expected one of {', '.join(registry.names('tables'))}",
         ),
         (lambda: tables.check_tier("gpu"), "unknown tier 'gpu'; expected one of smoke, cpu, paper"),
     ],

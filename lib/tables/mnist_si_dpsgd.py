@@ -115,6 +115,7 @@ TABLE = Table(
     title="MNIST test accuracy (%) at privacy budgets ε, δ = 1e-5",
     source="v1 Table 4",
     notebook="02_dpsgd_vs_si_dpsgd",
+    figure="mnist_noisy_updates",
     rows=("DPSGD [1]", "DPSGD (tensorflow privacy)", "LATENT [5]", *list(ROWS)[2:], "SI-DPSGD (BN-LeNet-5)"),
     column="epsilon",
     columns=COLUMNS,
