@@ -7,6 +7,7 @@ message always lists exactly what is there.  Listing does not import, hence cost
     ('lenet5', 'lenet_300_100')
 """
 
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from types import ModuleType
 _HERE = Path(__file__).parent
 
 
+@cache
 def names(room: str) -> tuple[str, ...]:
     """The entries of a room (a folder of this package), sorted; files that begin with an underscore are not entries."""
     return tuple(sorted(path.stem for path in (_HERE / room).glob("*.py") if not path.stem.startswith("_")))

@@ -18,9 +18,11 @@ MAX_SEEDS = 1000  # the seeds of a cell are counted from 0 without gaps; this on
 
 def records(table: Table, row: Row, column: Column, tier: str, store: Store) -> Iterator[Record]:
     """The stored records of one cell, seed 0 first."""
+    point = tuning.chosen(table, row, column, tier, store)
+    if point is None:
+        return
     for seed in range(MAX_SEEDS):
-        run = tuning.cell_run(table, row, column, seed, tier, store)
-        record = None if run is None else store.get(run)
+        record = store.get(table.cell(row, column, seed=seed, tier=tier, **point))
         if record is None:
             return
         yield record

@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Self, get_args, get_type_hints
 
 from lib import accounting, registry, schedules
@@ -123,7 +124,7 @@ class Run:
     activation: str = "relu"
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(type(self)).items():
+        for name, kind in _kinds(type(self)).items():
             object.__setattr__(self, name, _checked(name, kind, getattr(self, name)))
         registry.check("models", self.model)
         registry.check("methods", self.method)
@@ -178,6 +179,12 @@ class Run:
         if unknown := sorted(set(values) - set(known)):
             raise ValueError(f"unknown run field {unknown[0]!r}; expected some of {', '.join(known)}")
         return cls(**values)
+
+
+@cache
+def _kinds(cls: type) -> dict[str, Any]:
+    """The type of every field."""
+    return get_type_hints(cls)
 
 
 def _checked(name: str, kind: Any, value: Any) -> Any:

@@ -13,12 +13,14 @@ An accountant is a module with
     ('clt', 'pld', 'rdp')
 """
 
+from functools import cache
 from types import ModuleType
 
 from lib import registry
 from lib.accounting._event import NEIGHBOURING_RELATIONS, SAMPLERS, check_name
 
 
+@cache
 def accountants(*, sampler: str | None = None, neighbouring_relation: str | None = None) -> tuple[str, ...]:
     """The accountants' names, sorted; only those that cover ``sampler`` and ``neighbouring_relation`` where given."""
     if sampler is not None:

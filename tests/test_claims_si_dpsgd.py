@@ -1,0 +1,88 @@
+"""The claims about SI-DPSGD: each can hold, can fail, and is open while results are missing."""
+
+import pytest
+
+from lib import claims, report, tables
+
+TABLE, NOISY = tables.load("mnist_si_dpsgd"), tables.load("mnist_noisy_updates")
+BY_NAME = {claim.name: claim for claim in claims.of("mnist_si_dpsgd", "mnist_noisy_updates")}
+ON_RESULTS = [name for name in BY_NAME if name != "SI-DPSGD has the privacy of DPSGD"]
+
+
+def as_printed(row, column, seed):
+    """v1's numbers; 80 where it prints none."""
+    cell = TABLE.printed.get((row, column))
+    return [80.0 if cell is None else cell.mean]
+
+
+def plain_suffers(row, column, seed):
+    """Noisy updates cost the plain network σ · 100 points and the others half."""
+    return [98.0 - column * (100 if row == NOISY.rows[0] else 50)]
+
+
+def judged(name, fill, table=TABLE, curve=as_printed):
+    return BY_NAME[name].judge("cpu", fill(table, curve))
+
+
+@pytest.mark.parametrize("name", ON_RESULTS)
+def test_without_results_a_claim_is_open(name, fill):
+    assert judged(name, fill, curve=lambda *_: None).status == "open"
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("The DPSGD rows", "holds"),
+        ("SI-DPSGD is more accurate than DPSGD at the same claimed ε", "holds"),
+        ("DPSGD loses half of its accuracy at ε = 0.025", "holds"),
+        ("Normalisation helps private training", "fails"),  # 75.76 < 78.96 at ε = .05, in the paper itself
+    ],
+)
+def test_on_the_printed_numbers(name, status, fill):
+    assert judged(name, fill).status == status
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "value"),
+    [
+        ("The DPSGD rows", ("DPSGD (LeNet-5)", 1.0), 94.0),
+        ("SI-DPSGD is more accurate than DPSGD at the same claimed ε", ("SI-DPSGD (LN-LeNet-5)", 7.0), 97.0),
+        ("DPSGD loses half of its accuracy at ε = 0.025", ("DPSGD (LeNet-5)", 0.025), 80.0),
+        ("Normalisation helps private training", ("DPSGD (LN-LeNet-5)", 1.0), 90.0),
+    ],
+)
+def test_one_cell_is_enough_to_make_a_claim_fail(name, cell, value, fill):
+    verdict = judged(name, fill, curve=lambda r, c, s: [value] if (r, c) == cell else as_printed(r, c, s))
+    assert verdict.status == "fails"
+    assert f"{value:.2f}" in verdict.evidence
+
+
+def test_only_the_cells_below_the_printed_number_are_listed(fill):
+    cell = ("DPSGD [1]", 3.0)
+    verdict = judged("The DPSGD rows", fill, curve=lambda r, c, s: [95.0] if (r, c) == cell else as_printed(r, c, s))
+    assert verdict.evidence == "DPSGD [1] at ε = 3: 95.00 (1), printed 95.80"
+
+
+def test_the_privacy_claim_fails_on_exact_numbers(tmp_path, fill):
+    verdict = judged("SI-DPSGD has the privacy of DPSGD", fill)
+    assert verdict.status == "fails"
+    assert "claim ε = 0.05;" in verdict.evidence
+    assert "exactly ε = 9.1 at the same δ, and δ = 0.487 at the claimed ε" in verdict.evidence
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1, "holds"), (3, "fails")])
+def test_noisy_updates(factor, status, fill):
+    def curve(row, column, seed):
+        return [98.0 - (98.0 - plain_suffers(row, column, seed)[0]) * (1 if row == NOISY.rows[0] else factor)]
+
+    verdict = judged("Normalisation also helps when the updates are noisy", fill, NOISY, curve)
+    assert verdict.status == status
+    assert "σ = 0.1: BN-LeNet-300-100 and LeNet-300-100 lose" in verdict.evidence
+
+
+def test_every_cell_shows_its_epsilon_claimed_proven_and_audited(fill):
+    text = report.text(TABLE, "cpu", fill(TABLE, as_printed))
+    assert "3 by pld / 3 / none" in text
+    assert "3 by rdp_2020 / none / none" in text
+    assert "LATENT [5], not run: a value from the literature, under local differential privacy" in text
+    assert "claim not proven" in text
