@@ -89,14 +89,15 @@ def curves(table: Table, tier: str, store: Store) -> pd.DataFrame:
 
 
 def search(table: Table, tier: str, store: Store) -> pd.DataFrame:
-    """One line per stored tuning run: row, column, every tuned field, validation accuracy."""
+    """One line per stored tuning run: row, column, every tuned field, epochs, validation accuracy."""
     lines = []
     for row, column in table.cells:
         points = table.points(row, column)
         for point, run in zip(points, tuning.runs(table, row, column, tier), strict=True):
             if record := store.get(run):
-                lines.append({"row": row, "column": column, **point, "accuracy": accuracy(record)})
-    return pd.DataFrame(lines, columns=["row", "column", *table.grid, "accuracy"])
+                epochs = record["run"]["epochs"]
+                lines.append({"row": row, "column": column, **point, "epochs": epochs, "accuracy": accuracy(record)})
+    return pd.DataFrame(lines, columns=["row", "column", *table.grid, "epochs", "accuracy"])
 
 
 def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
@@ -162,8 +163,12 @@ def title(table: Table, tier: str) -> str:
 
 def heads(table: Table) -> list[str]:
     """The columns' headings."""
-    symbol = {"weight_noise_std": "σ", "gradient_noise_std": "σ", "epsilon": "ε"}[table.column]
-    return [f"{symbol} = {'∞' if column is None else format(column, 'g')}" for column in table.columns]
+    return [f"{symbol(table)} = {'∞' if column is None else format(column, 'g')}" for column in table.columns]
+
+
+def symbol(table: Table) -> str:
+    """The letter of what the columns vary."""
+    return {"weight_noise_std": "σ", "gradient_noise_std": "σ", "epsilon": "ε"}[table.column]
 
 
 def ours(mean: float | None, stderr: float | None, n: int) -> str:

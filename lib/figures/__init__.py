@@ -3,13 +3,14 @@
 from io import BytesIO
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import report
 from lib.store import Store
-from lib.tables import Table
+from lib.tables import Column, Table
 
 sns.set_theme(style="whitegrid", context="notebook")
 
@@ -32,6 +33,22 @@ def against_column(table: Table, tier: str, store: Store) -> Figure:
         axes.set_xticks(range(len(table.columns)), report.heads(table), rotation=30)
         axes.legend(fontsize="small")
     figure.suptitle(report.title(table, tier), fontsize="medium")
+    return _closed(figure)
+
+
+def at_column(table: Table, tier: str, store: Store, *, column: Column) -> Figure:
+    """Every row's accuracy in one column: ours as bars with their standard error, and what is printed as crosses."""
+    frame = report.summary(table, tier, store)
+    frame = frame[[value == column or (column is None and pd.isna(value)) for value in frame["column"]]]
+    figure, axes = plt.subplots(figsize=(9, 3.6))
+    spread = frame["stderr"].astype(float).fillna(0.0)
+    axes.barh(frame["row"], frame["mean"].astype(float).fillna(0.0), xerr=spread, height=0.6, label="ours ± s.e.")
+    printed = {row: table.printed.get((row, column)) for row in table.rows}
+    known = [(cell.mean, row) for row, cell in printed.items() if cell is not None and cell.mean is not None]
+    axes.plot(*zip(*known, strict=True) if known else ((), ()), "kx", label="printed")
+    axes.invert_yaxis()
+    axes.set(title=report.heads(table)[table.columns.index(column)], xlabel="accuracy (%)", xlim=(0, 100))
+    axes.legend(fontsize="small")
     return _closed(figure)
 
 
@@ -61,7 +78,7 @@ def search(table: Table, tier: str, store: Store) -> Figure:
         if len(square):
             label = {"annot": True, "fmt": ".0f", "annot_kws": {"fontsize": 8}}
             sns.heatmap(square.sort_index(ascending=False), vmin=10, vmax=100, cbar=False, ax=axes, **label)
-        axes.set(title=row, xlabel="σ", ylabel="step size")
+        axes.set(title=row, xlabel=report.symbol(table), ylabel="step size")
     figure.suptitle(f"{table.name}, tier {tier}: validation accuracy (%) after the tuning run", fontsize="medium")
     return _closed(figure)
 

@@ -1,0 +1,64 @@
+"""ε against time and against settings, by every accountant that covers them; pure functions of the settings."""
+
+import math
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib import accounting
+
+SUBSAMPLED = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
+
+
+def against_epochs(
+    *, noise_multiplier: float, sampling_prob: float, epochs: Sequence[int], delta: float, accountants: Sequence[str]
+) -> pd.DataFrame:
+    """One line for each number of epochs, one column of ε for each of ``accountants``; Poisson sampling.
+
+    One epoch is 1/q steps.
+    """
+    setting = {"noise_multiplier": noise_multiplier, "sampling_prob": sampling_prob, "delta": delta}
+    steps = {epoch: max(1, round(epoch / sampling_prob)) for epoch in epochs}
+    return pd.DataFrame(
+        {
+            name: {e: accounting.epsilon(**setting, steps=count, accountant=name) for e, count in steps.items()}
+            for name in accountants
+        }
+    ).rename_axis("epochs")
+
+
+def drawn(frame: pd.DataFrame, *, title: str) -> Figure:
+    """The lines of :func:`against_epochs`, ε on a logarithmic axis; an infinite ε is left out."""
+    figure, axes = plt.subplots(figsize=(7, 4.2))
+    for name, values in frame.items():
+        style = "-" if accounting.is_upper_bound(accountant=name) else "--"
+        axes.plot(frame.index, values.where(values.map(math.isfinite)), style, marker=".", label=name)
+    axes.set(title=title, xlabel="epochs", ylabel="ε", yscale="log")
+    axes.legend(fontsize="small", title="dashed: not an upper bound", title_fontsize="small")
+    plt.close(figure)
+    return figure
+
+
+def under_two_relations(*, noise_multiplier: float, sampling_prob: float, steps: int, delta: float) -> pd.DataFrame:
+    """ε of one setting by every accountant, under the two kinds of sampling that the papers have in mind.
+
+    A line for each accountant; a column for Poisson samples with neighbours that add or remove one example, and one for
+    samples of fixed size with neighbours that replace one.  NaN where an accountant does not cover the kind.
+    """
+    setting = {"noise_multiplier": noise_multiplier, "sampling_prob": sampling_prob, "steps": steps, "delta": delta}
+    kinds = {
+        "Poisson, add or remove one": {"sampler": "poisson", "neighbouring_relation": "add_or_remove_one"},
+        "fixed size, replace one": SUBSAMPLED,
+    }
+    return pd.DataFrame(
+        {
+            kind: {
+                name: accounting.epsilon(**setting, **how, accountant=name)
+                for name in accounting.accountants(**how)
+                if name != "gdp"  # it covers Poisson sampling for full batches alone
+            }
+            for kind, how in kinds.items()
+        }
+    ).rename_axis("accountant")
