@@ -15,7 +15,7 @@ from lib import models, registry
 from lib.grads import IMPLEMENTATIONS, clipped_sum
 from lib.grads.contractions import Outer
 from lib.grads.convolution import Convolution
-from lib.layers import NoisyConv2d, NoisyLinear, held_noise, set_weight_noise
+from lib.layers import NoisyConv2d, NoisyLinear, NoisyLSTM, held_noise, set_weight_noise
 
 LOSS = partial(F.cross_entropy, reduction="none")
 EVERY = {"deadline": None, "max_examples": 25, "derandomize": True}
@@ -104,24 +104,13 @@ def test_embedding_with_repeated_and_padded_words(padding_idx):
     check(model, torch.tensor([[1, 1, 2, 0], [0, 0, 0, 0], [3, 4, 3, 1]]), classes(3))
 
 
-class Recurrent(nn.Module):
-    """An LSTM out of two linear maps that are called at every step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.input, self.hidden, self.output = nn.Linear(3, 20), nn.Linear(5, 20), nn.Linear(5, 3)
-
-    def forward(self, x: Tensor) -> Tensor:  # (B, T, 3)
-        h = c = torch.zeros(len(x), 5, dtype=x.dtype)
-        for step in x.unbind(1):
-            i, f, g, o = (self.input(step) + self.hidden(h)).chunk(4, dim=1)
-            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-            h = o.sigmoid() * c.tanh()
-        return self.output(h)
-
-
-def test_a_layer_called_many_times_as_in_an_lstm():
-    check(Recurrent(), torch.randn(4, 6, 3), classes(4))
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("steps", [1, 6, 12])  # the Gram form, and the gradients themselves
+def test_lstm_cells_whose_layers_are_called_at_every_step(bidirectional, noise, steps):
+    lstm = NoisyLSTM(3, 5, bidirectional=bidirectional, noise_std=noise)
+    model = nn.Sequential(lstm, nn.Flatten(), nn.Linear(steps * 5 * (1 + bidirectional), 3))
+    check(model, torch.randn(4, steps, 3), classes(4))
 
 
 @pytest.mark.parametrize("name", registry.names("models"))

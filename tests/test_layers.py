@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lib.layers import NoisyConv2d, NoisyLinear, held_noise, noisy_layers, set_weight_noise
+from lib.layers import NoisyConv2d, NoisyLinear, NoisyLSTM, held_noise, noisy_layers, set_weight_noise
 
 sizes = st.integers(1, 6)
 
@@ -117,3 +117,30 @@ def test_an_impossible_noise_is_refused(std):
         NoisyLinear(2, 2, noise_std=std)
     with pytest.raises(ValueError, match="noise_std"):
         set_weight_noise(NoisyLinear(2, 2), std)
+
+
+@given(batch=st.integers(0, 3), steps=st.integers(1, 5), features=sizes, hidden=sizes, both=st.booleans())
+@settings(deadline=None, max_examples=20, derandomize=True)
+def test_lstm_without_noise_is_its_twin(batch, steps, features, hidden, both):
+    twin = nn.LSTM(features, hidden, batch_first=True, bidirectional=both).double()
+    layer = NoisyLSTM(features, hidden, bidirectional=both).double()
+    layer.load_torch(twin)
+    x = torch.randn(batch, steps, features, dtype=torch.float64)
+    inputs = [x.clone().requires_grad_() for _ in range(2)]
+    ours, theirs = layer(inputs[0]), twin(inputs[1])[0]
+    torch.testing.assert_close(ours, theirs)
+    ours.square().sum().backward(), theirs.square().sum().backward()
+    torch.testing.assert_close(inputs[0].grad, inputs[1].grad)
+    torch.testing.assert_close(layer.hidden[0].weight.grad, twin.weight_hh_l0.grad)
+
+
+def test_lstm_noise_is_drawn_at_every_step_unless_it_is_held():
+    torch.manual_seed(0)
+    layer, drawn = NoisyLSTM(3, 4, noise_std=0.1), []
+    original = layer.hidden[0]._draw
+    layer.hidden[0]._draw = lambda: drawn.append(None) or original()
+    layer(torch.ones(2, 7, 3))
+    assert len(drawn) == 7
+    with held_noise(layer):
+        assert torch.equal(layer(torch.ones(2, 7, 3)), layer(torch.ones(2, 7, 3)))
+    assert len(drawn) == 8

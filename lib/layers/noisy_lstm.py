@@ -1,0 +1,61 @@
+"""LSTM with Gaussian noise on its weights, out of two noisy linear maps per direction."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lib.layers.noisy_linear import NoisyLinear
+
+
+class NoisyLSTM(nn.Module):
+    """One layer, one direction or both, over x (B, T, D); returns the hidden states (B, T, H) or (B, T, 2H).
+
+    With i, f, g, o the four quarters of ``W_ih x_t + b_ih + W_hh h_{t−1} + b_hh``, as :class:`torch.nn.LSTM`:
+
+        ``c_t = σ(f) c_{t−1} + σ(i) tanh(g)``,    ``h_t = σ(o) tanh(c_t)``,    h_0 = c_0 = 0
+
+    Torch's layer hides its gates, and with them the gradients that per-example norms are made of; here both maps are
+    layers of their own.  Their noise is drawn at every call, so at every time step for W_hh, unless it is held
+    (:func:`lib.layers.held_noise`).
+
+    **Arguments** ``input_size`` D, ``hidden_size`` H, ``bidirectional``; those of :class:`NoisyLinear` for the noise.
+
+    **Source** v2 Table 4's BiLSTM; the authors' code calls it ``SILSTM``.
+
+        >>> NoisyLSTM(50, 32, bidirectional=True)(torch.ones(4, 7, 50)).shape
+        torch.Size([4, 7, 64])
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, *, bidirectional: bool = False, **noise: Any) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        directions = 2 if bidirectional else 1
+        self.input = nn.ModuleList(NoisyLinear(input_size, 4 * hidden_size, **noise) for _ in range(directions))
+        self.hidden = nn.ModuleList(NoisyLinear(hidden_size, 4 * hidden_size, **noise) for _ in range(directions))
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)  # as torch's
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self._one_way(x, way) for way in range(len(self.input))], dim=2)
+
+    def _one_way(self, x: Tensor, way: int) -> Tensor:
+        steps = list(self.input[way](x).unbind(1))  # T of (B, 4H), all in one product
+        order = range(len(steps)) if way == 0 else range(len(steps) - 1, -1, -1)
+        h = c = x.new_zeros(len(x), self.hidden_size)
+        states: list[Tensor] = steps.copy()
+        for t in order:
+            i, f, g, o = (steps[t] + self.hidden[way](h)).chunk(4, dim=1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+            states[t] = h
+        return torch.stack(states, dim=1)
+
+    def load_torch(self, layer: nn.LSTM) -> None:
+        """Take over the weights of torch's ``layer`` of the same sizes."""
+        for way in range(len(self.input)):
+            suffix = "_l0" + ("_reverse" if way else "")
+            for name, linear in (("ih", self.input[way]), ("hh", self.hidden[way])):
+                linear.load_state_dict(
+                    {kind: getattr(layer, f"{kind}_{name}{suffix}").detach() for kind in ("weight", "bias")}
+                )
