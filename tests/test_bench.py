@@ -5,13 +5,14 @@ import time
 import pytest
 import torch
 
-from lib import bench, models
+from lib import bench, models, registry
+from lib.bench import noisy_step, private_step
 
 
 @pytest.mark.parametrize("name", ["lenet5", "lenet_300_100"])
 def test_the_plain_twin_is_the_same_network_from_torch_layers(name):
     model, x = models.build(name, norm="batch"), torch.rand(4, 1, 28, 28)
-    twin = bench.plain_twin(model)
+    twin = noisy_step.plain_twin(model)
     torch.testing.assert_close(twin(x), model(x), rtol=0, atol=0)
     assert not [layer for layer in twin if type(layer).__name__.startswith("Noisy")]
 
@@ -28,6 +29,32 @@ def test_ratios_are_taken_within_a_round(monkeypatch):
 
         return once
 
-    found = bench.ratios({"base": takes(1.0), "other": takes(1.5, last=True)}, "base")
+    found = bench.ratios({"base": takes(1.0), "other": takes(1.5, last=True)}, rounds=20)
     assert found["base"]["ratio"] == pytest.approx(1.0)
     assert [found["other"][k] for k in ("low", "ratio", "high")] == pytest.approx([1.5] * 3)
+
+
+def test_the_first_variant_is_what_the_others_are_measured_against():
+    assert next(iter(private_step.variants())) == "non-private"
+    assert registry.names("bench") == ("noisy_step", "private_step")
+
+
+@pytest.mark.parametrize("name", private_step.NETWORKS)
+def test_fast_and_reference_make_the_same_step(name, monkeypatch):
+    """From the same weights, on the same batch, with the same noise, they end at the same weights."""
+    device, original, made = torch.device("cpu"), private_step.network, []
+    monkeypatch.setattr(private_step, "network", lambda *a, **k: made.append(original(*a, **k)) or made[-1])
+    for implementation in ("fast", "reference"):
+        private_step.ours(implementation, name, 2, device)()
+    start, *ends = ([p.detach() for p in model.parameters()] for model in (original(name), *made))
+    assert not any(torch.equal(p, q) for p, q in zip(start, ends[0], strict=True))
+    torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_peak_memory_is_that_of_one_step():
+    assert bench.peak_memory(_allocates, 50, torch.device("cpu")) == pytest.approx(50, abs=15)
+
+
+def _allocates(size: int, device: torch.device):
+    return lambda: torch.ones(size * 2**18).sum()  # size MiB

@@ -240,10 +240,40 @@ def test_what_the_fast_form_does_not_know_goes_to_the_reference_with_a_word(mode
     torch.testing.assert_close(fast, clipped_sum(model, LOSS, x, y, clip_norm=0.5, implementation="reference"))
 
 
-def test_an_output_changed_in_place_is_refused():
-    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(inplace=True))
-    with pytest.raises(ValueError, match="expected its output unchanged; got one changed in place"):
-        clipped_sum(model, LOSS, torch.randn(2, 4), classes(2), clip_norm=1.0)
+class Residual(nn.Module):
+    """Outputs changed in place, by an activation and by an addition, as torchvision's networks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.last = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1), nn.Linear(32, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.one(x).relu_()
+        z = self.two(y)
+        z += y
+        return self.last(z.flatten(1))
+
+
+def test_outputs_may_be_changed_in_place():
+    check(Residual(), torch.randn(4, 2, 4, 4), classes(4))
+
+
+class Overwritten(nn.Module):
+    """The input of a layer is changed after the layer has used it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        x.zero_()
+        return y
+
+
+def test_an_input_changed_in_place_is_refused():
+    with pytest.raises(ValueError, match="layer: expected its input unchanged; got one changed in place"):
+        clipped_sum(Overwritten(), LOSS, torch.randn(2, 3), classes(2), clip_norm=1.0)
 
 
 @pytest.mark.parametrize(

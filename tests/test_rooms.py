@@ -19,8 +19,8 @@ WITHOUT_TORCH = {
     "store": {"run"},
     "tuning": {"run", "store", "tables"},
     "report": {"tables", "store", "tuning"},
-    "figures": {"report", "store", "tables"},
-    "claims": {"registry", "report", "store", "tables"},
+    "figures": {"accounting", "report", "store", "tables"},
+    "claims": {"accounting", "registry", "report", "store", "tables"},
     "ledger": {"claims", "registry", "report", "store", "tables"},
     "plan": {"tables"},
     "notebook": {"plan", "store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains
@@ -38,7 +38,7 @@ WITH_TORCH = {
     "environment": set(),
     "train": {"data", "environment", "generators", "layers", "methods", "models", "pca", "run", "schedules", "store"},
     "sweep": {"data", "plan", "run", "store", "tables", "train", "tuning"},
-    "bench": {"environment", "generators", "layers", "methods", "models", "run", "store"},
+    "bench": {"environment", "generators", "grads", "layers", "methods", "models", "registry", "run", "store"},
 }
 RULES = WITHOUT_TORCH | WITH_TORCH
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from lib.grads import reference
 from lib.grads.groups import Groups
@@ -18,13 +19,17 @@ from lib.grads.rules import rule_for
 
 @dataclass
 class _Calls:
-    """What one layer saw: its inputs and outputs, one of each for every time it was called."""
+    """What one layer saw: its inputs, and where its outputs are in the graph, for every time it was called.
+
+    The place in the graph, not the tensor: that may be changed in place afterwards, as by ``ReLU(inplace=True)``.
+    """
 
     name: str
     layer: nn.Module
     inputs: list[Tensor] = field(default_factory=list)
-    outputs: list[Tensor] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
+    outputs: list[GradientEdge] = field(default_factory=list)
+    shapes: list[torch.Size] = field(default_factory=list)
 
 
 def clipped_sum(
@@ -45,7 +50,8 @@ def clipped_sum(
     gradients = iter(torch.autograd.grad(losses.sum(), outputs, allow_unused=True))
     contractions, squares = {}, {}
     for call in calls:
-        of_call = [g if g is not None else torch.zeros_like(o) for o, g in zip(call.outputs, gradients, strict=False)]
+        of_call = [next(gradients) for _ in call.outputs]
+        of_call = [losses.new_zeros(s) if g is None else g for s, g in zip(call.shapes, of_call, strict=True)]
         prefix = f"{call.name}." if call.name else ""
         for name, contraction in rule_for(call.layer)(call.layer, call.inputs, of_call).items():
             if prefix + name in groups.of:
@@ -79,8 +85,9 @@ def _forward(
     def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         call = calls[layer]
         call.inputs.append(inputs[0].detach())
-        call.outputs.append(output)
-        call.versions.append(output._version)
+        call.versions.append(inputs[0]._version)
+        call.outputs.append(get_gradient_edge(output))
+        call.shapes.append(output.shape)
 
     handles = [layer.register_forward_hook(remember) for layer in layers.values()]
     try:
@@ -89,9 +96,6 @@ def _forward(
         for handle in handles:
             handle.remove()
     for call in calls.values():
-        # After an in-place operation the tensor is no longer the layer's output, nor its gradient the output's.
-        if [output._version for output in call.outputs] != call.versions:
-            raise ValueError(
-                f"{call.name}: expected its output unchanged; got one changed in place, as by ReLU(inplace=True)"
-            )
+        if [x._version for x in call.inputs] != call.versions:
+            raise ValueError(f"{call.name}: expected its input unchanged; got one changed in place after it was used")
     return [call for call in calls.values() if call.outputs], losses

@@ -23,7 +23,7 @@ from lib.methods._budget import budget
 from lib.run import Run
 
 LOSS = partial(F.cross_entropy, reduction="none")
-MICROBATCH = {"cpu": 256, "cuda": 4096}  # memory; no influence on the result
+MICROBATCH = {"cpu": 128, "cuda": 4096}  # memory; no influence on the result
 ASSUMES = (
     "batches drawn as the sampler says, floating-point noise as good as Gaussian, data set size and settings public; "
     "the search for the settings, on held-out examples of the training set, is not counted"

@@ -1,0 +1,110 @@
+"""What a training step costs, as ratios within one process: ``make bench``.
+
+The variants take turns, step by step, so that a machine whose speed drifts slows all of them; quoted are the median
+ratio to the first variant and its quartiles.  One file of this folder is one bench, with ``measure(device, …)``.
+"""
+
+import gc
+import json
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lib import environment, registry
+from lib.store import BENCHMARKS
+
+Step = Callable[[], None]
+Numbers = dict[str, float]
+WARM_UP = 3
+RESET_PEAK = Path("/proc/self/clear_refs")
+
+
+def ratios(steps: dict[str, Step], *, rounds: int) -> dict[str, Numbers]:
+    """Median and quartiles of each variant's time over that of the first one in the same round; milliseconds."""
+    seconds = {name: [] for name in steps}
+    for round_ in range(WARM_UP + rounds):
+        for name, once in steps.items():
+            started = time.perf_counter()
+            once()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            if round_ >= WARM_UP:
+                seconds[name].append(time.perf_counter() - started)
+    result = {}
+    base = next(iter(seconds.values()))
+    for name, taken in seconds.items():
+        low, middle, high = np.quantile(np.divide(taken, base), [0.25, 0.5, 0.75])
+        result[name] = {"ratio": middle, "low": low, "high": high, "milliseconds": 1e3 * float(np.median(taken))}
+    return result
+
+
+def peak_memory(make: Callable[[int, torch.device], Step], size: int, device: torch.device) -> float:
+    """MiB that a step of ``make(size, device)`` needs beyond what is held before it.
+
+    On a CPU it is what the process holds at most, so the step runs in a fresh one; NaN where the system is not Linux.
+    """
+    if device.type == "cuda":
+        return _peak(make, size, device)
+    if not RESET_PEAK.exists():
+        return math.nan
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_peak, make, size, device).result()
+
+
+def _peak(make: Callable[[int, torch.device], Step], size: int, device: torch.device) -> float:
+    make(2, device)()  # what the libraries set up at their first call is there before
+    once = make(size, device)
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        once()
+        return (torch.cuda.max_memory_allocated(device) - before) / 2**20
+    RESET_PEAK.write_text("5")
+    before = _resident_peak()
+    once()
+    return _resident_peak() - before
+
+
+def _resident_peak() -> float:
+    """MiB, since the last reset; Linux alone tells it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
+
+
+def write(name: str, results: dict[str, Any], device: torch.device, *, seconds: float, started: datetime) -> Path:
+    """Store a bench's ``results`` under ``results/benchmarks``, with the machine they were measured on."""
+    env = environment.describe(device, started=started, seconds=seconds, data_sha256="")
+    path = BENCHMARKS / f"{name}-{device.type}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"results": results, "env": env}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def text(results: dict[str, dict[str, Numbers]]) -> str:
+    """A line for each network and variant."""
+    return "\n".join(
+        f"{network:20} {variant:24} × {n['ratio']:.2f} [{n['low']:.2f}, {n['high']:.2f}]"
+        + (f"  memory × {n['memory']:.2f}" if "memory" in n else "")
+        for network, variants in results.items()
+        for variant, n in variants.items()
+    )
+
+
+def run(names: list[str] | None = None) -> None:
+    """Measure and store the named benches, all by default."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    for name in names or registry.names("bench"):
+        started, clock = datetime.now(UTC), time.perf_counter()
+        results = registry.load("bench", name).measure(device)
+        print(text(results), flush=True)
+        print(write(name, results, device, seconds=time.perf_counter() - clock, started=started), flush=True)
