@@ -33,9 +33,7 @@ class Notebook:
     def __init__(
         self, *, table: str, figure: str | None, run_missing: bool, history: Sequence[str] = (), **plan: object
     ) -> None:
-        for name in _injected(history):
-            if name not in PARAMETERS:
-                raise ValueError(f"unknown parameter {name!r}; expected some of {', '.join(PARAMETERS)}")
+        check_parameters(history, PARAMETERS)
         if not isinstance(run_missing, bool):
             raise ValueError(f"run_missing: expected True or False; got {run_missing!r}")
         self.plan = Plan(**plan)
@@ -61,6 +59,13 @@ class Notebook:
 
         for exhibit in self.exhibits:
             print(f"{exhibit.name}: {sweep.run(exhibit, **asdict(self.plan))}")
+
+
+def check_parameters(history: Sequence[str], names: Sequence[str]) -> None:
+    """``ValueError`` if papermill injected a parameter that is none of ``names``; ``history`` is IPython's ``In``."""
+    for name in _injected(history):
+        if name not in names:
+            raise ValueError(f"unknown parameter {name!r}; expected some of {', '.join(names)}")
 
 
 def _injected(history: Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ from lib.store import Store, StoreError, folder
 from lib.tables import Table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+OUT = REPOSITORY / "out"
 SEEDS = {"smoke": 1, "cpu": 5, "paper": 10}
 
 
@@ -35,13 +36,17 @@ def exhibits(names: list[str] | None = None) -> list[Table]:
     return [table for table in every if table.name in kept]
 
 
-def run_notebook(parameters: dict[str, Any]) -> Path:
-    """Execute the notebook of ``parameters["table"]`` into ``out/<tier>/<notebook>-<table>.ipynb``, and say where."""
-    table = tables.load(parameters["table"])
-    output = REPOSITORY / "out" / parameters["tier"] / f"{table.notebook}-{table.name}.ipynb"
+def other_notebooks() -> list[str]:
+    """The notebooks that belong to no table; they train nothing."""
+    of_tables = {tables.load(name).notebook for name in registry.names("tables")}
+    return sorted(path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb") if path.stem not in of_tables)
+
+
+def run_notebook(name: str, output: Path, parameters: dict[str, Any]) -> Path:
+    """Execute ``notebooks/<name>.ipynb`` with ``parameters`` into ``output``, and return it."""
     output.parent.mkdir(parents=True, exist_ok=True)
     papermill.execute_notebook(
-        REPOSITORY / "notebooks" / f"{table.notebook}.ipynb",
+        REPOSITORY / "notebooks" / f"{name}.ipynb",
         output,
         parameters,
         cwd=REPOSITORY,
@@ -80,7 +85,12 @@ def reproduce(*, table: list[str] | None, seeds: int | None, tier: str, minutes:
         if deadline is not None:
             parameters["minutes"] = max(0.0, (deadline - time.monotonic()) / 60)
         print(f"{parameters['table']}, tier {tier}", flush=True)
-        print(f"  → {run_notebook(parameters).relative_to(REPOSITORY)}")
+        name = tables.load(parameters["table"]).notebook
+        run_notebook(name, OUT / tier / f"{name}-{parameters['table']}.ipynb", parameters)
+    for name in other_notebooks() if table is None else ():
+        print(name, flush=True)
+        run_notebook(name, OUT / tier / f"{name}.ipynb", {})
+    print(f"  → {(OUT / tier).relative_to(REPOSITORY)}")
     ledger.write(REPOSITORY / "README.md")
     print("  → README.md, results/REPORT.md")
 

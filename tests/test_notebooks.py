@@ -44,8 +44,12 @@ def test_it_is_valid_and_opens_with_a_title(notebook):
 def test_parameters_are_commented_literals_that_only_read(notebook):
     body = ast.parse(parameters(notebook).source).body
     values = {node.targets[0].id: ast.literal_eval(node.value) for node in body}
-    assert tuple(values) == PARAMETERS
-    assert values["run_missing"] is False
+    if "table" in values:
+        assert tuple(values) == PARAMETERS
+        assert values["run_missing"] is False
+    else:  # a notebook of its own kind checks its own names
+        opening = next(cell.source for cell in code(notebook) if "check_parameters" in cell.source)
+        assert all(f'"{name}"' in opening for name in values)
     assert all("  # " in line for line in parameters(notebook).source.splitlines())
 
 
@@ -68,8 +72,8 @@ def test_no_times_and_no_widget_state(notebook):
 
 def test_only_the_training_cell_is_left_out_of_the_comparison(notebook):
     ignored = [cell.source for cell in code(notebook) if "nbval-ignore-output" in cell.metadata.get("tags", [])]
-    assert len(ignored) == 1
-    assert ignored[0].startswith("if run_missing:")
+    assert len(ignored) == ("run_missing" in parameters(notebook).source)
+    assert all(source.startswith("if run_missing:") for source in ignored)
 
 
 def test_no_result_is_typed_into_the_prose(notebook):

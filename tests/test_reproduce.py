@@ -17,6 +17,8 @@ def test_every_exhibit_is_run_once_a_figure_with_its_table():
     shown = [name for table in reproduce.exhibits() for name in (table.name, table.figure) if name]
     assert sorted(shown) == list(registry.names("tables"))
     assert [table.name for table in reproduce.exhibits(["mnist_convergence", "mnist_noise"])] == ["mnist_noise"]
+    every = {path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb")}
+    assert every == {table.notebook for table in reproduce.exhibits()} | set(reproduce.other_notebooks())
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,7 @@ def test_every_exhibit_is_run_once_a_figure_with_its_table():
         (["--tier", "huge"], "error: unknown tier 'huge'; expected one of smoke, cpu, paper"),
         (
             ["--table", "x"],
-            "error: unknown table 'x'; expected one of mnist_convergence, mnist_noise, mnist_noise_choices",
+            f"error: unknown table 'x'; expected one of {', '.join(registry.names('tables'))}",
         ),
         (["--seeds", "0"], "error: seeds: expected a whole number of at least 1; got 0"),
         (["--minutes", "-2"], "error: minutes: expected None or a number of at least 0; got -2.0"),
@@ -39,15 +41,19 @@ def test_what_does_not_exist_is_refused_in_one_line(arguments, message, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("name", "parameters", "message"),
     [
-        ({"tabel": "mnist_noise"}, "unknown parameter 'tabel'; expected some of table, figure, tier"),
-        ({"tier": "full", "run_missing": True}, "unknown tier 'full'; expected one of smoke, cpu, paper"),
+        ("01_noise_robustness", {"tabel": "mnist_noise"}, "unknown parameter 'tabel'; expected some of table, figure"),
+        ("01_noise_robustness", {"tier": "full", "run_missing": True}, "unknown tier 'full'; expected one of smoke,"),
+        ("02_dpsgd_vs_si_dpsgd", {"seeds": 0}, "seeds: expected a whole number of at least 1; got 0"),
+        ("05_accountants", {"epsilon": 1.0}, "unknown parameter 'epsilon'; expected some of noise_multiplier"),
+        ("05_accountants", {"delta": 1.5}, "delta: expected a number in"),
+        ("07_speed", {"bench": "private_stop"}, "bench: expected one of noisy_step-cpu"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_papermill_with_a_wrong_parameter_stops_at_the_opening_cell(parameters, message, tmp_path):
-    notebook = REPOSITORY / "notebooks" / "01_noise_robustness.ipynb"
+def test_papermill_with_a_wrong_parameter_stops_at_the_opening_cell(name, parameters, message, tmp_path):
+    notebook = REPOSITORY / "notebooks" / f"{name}.ipynb"
     with pytest.raises(PapermillExecutionError, match=message) as stopped:
         papermill.execute_notebook(
             notebook, tmp_path / "out.ipynb", parameters, kernel_name="python3", progress_bar=False

@@ -90,11 +90,19 @@ def write(name: str, results: dict[str, Any], device: torch.device, *, seconds: 
     return path
 
 
+def stored(name: str, device: str) -> dict[str, Any]:
+    """``results`` and ``env`` of a stored bench; ``ValueError`` listing those that are stored if it is not."""
+    found = sorted(path.stem for path in BENCHMARKS.glob("*.json"))
+    if f"{name}-{device}" not in found:
+        raise ValueError(f"bench: expected one of {', '.join(found) or 'none, as none is stored'}; got {name}-{device}")
+    return json.loads((BENCHMARKS / f"{name}-{device}.json").read_text(encoding="utf-8"))
+
+
 def text(results: dict[str, dict[str, Numbers]]) -> str:
     """A line for each network and variant."""
     return "\n".join(
-        f"{network:20} {variant:24} × {n['ratio']:.2f} [{n['low']:.2f}, {n['high']:.2f}]"
-        + (f"  memory × {n['memory']:.2f}" if "memory" in n else "")
+        f"{network:20} {variant:24} × {n['ratio']:.2f} [{n['low']:.2f}, {n['high']:.2f}]  {n['milliseconds']:6.0f} ms"
+        + (f"  memory × {n['memory']:.2f}, {n['mebibytes']:5.0f} MiB" if "memory" in n else "")
         for network, variants in results.items()
         for variant, n in variants.items()
     )
