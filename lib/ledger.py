@@ -3,13 +3,14 @@
 Nothing in either is typed by hand, and neither holds a date or a machine: the same results give the same text.
 """
 
+import json
 from pathlib import Path
 
 from lib import claims, registry, report, tables
 from lib.claims import Claim, Verdict
-from lib.store import RESULTS, Store
+from lib.store import BENCHMARKS, RESULTS, Store
 
-BEGIN, END = "<!-- ledger: written by python -m lib.reproduce -->", "<!-- end of ledger -->"
+BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
 TIERS = ("paper", "cpu")  # of real data, best first
 
 
@@ -58,16 +59,33 @@ def page(store: Store) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def with_ledger(readme: str, store: Store) -> str:
-    """``readme`` with the block between the two marks replaced; ``ValueError`` if the marks are not there."""
-    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
-        raise ValueError(f"README.md: expected the marks {BEGIN} and {END} once each")
-    head, rest = readme.split(BEGIN)
-    return f"{head}{BEGIN}\n{ledger(store)}\n{END}{rest.split(END)[1]}"
+def speed(folder: Path) -> str:
+    """What a private step costs, as a Markdown table: time × the non-private step's, and peak memory likewise."""
+    lines = ["| network, batch | step | time | peak memory |", "|---|---|---|---|"]
+    for path in sorted(folder.glob("private_step-*.json")):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        env = stored["env"]
+        lines.append(f"| **{env['device']}**, {env['flags']['threads']} threads, torch {env['torch']} | | | |")
+        for network, variants in stored["results"].items():
+            for name, n in variants.items():
+                time = f"× {n['ratio']:.2f} [{n['low']:.2f}, {n['high']:.2f}]"
+                lines.append(f"| {network}, {n['batch_size']} | {name} | {time} | × {n['memory']:.2f} |")
+    return "\n".join(lines)
+
+
+def with_blocks(readme: str, store: Store) -> str:
+    """``readme`` with the blocks between their marks replaced; ``ValueError`` if the marks are not there."""
+    for name, block in {"ledger": ledger(store), "speed": speed(store.root / BENCHMARKS.name)}.items():
+        begin, end = BEGIN.format(name), END.format(name)
+        if readme.count(begin) != 1 or readme.count(end) != 1:
+            raise ValueError(f"README.md: expected the marks {begin} and {end} once each")
+        head, rest = readme.split(begin)
+        readme = f"{head}{begin}\n{block}\n{end}{rest.split(end)[1]}"
+    return readme
 
 
 def write(readme: Path, folder: Path = RESULTS) -> None:
-    """Bring README.md's ledger and ``folder``/REPORT.md up to date."""
+    """Bring README.md's ledger and table of speed, and ``folder``/REPORT.md, up to date."""
     store = Store(folder)
     (folder / "REPORT.md").write_text(page(store), encoding="utf-8")
-    readme.write_text(with_ledger(readme.read_text(encoding="utf-8"), store), encoding="utf-8")
+    readme.write_text(with_blocks(readme.read_text(encoding="utf-8"), store), encoding="utf-8")

@@ -1,5 +1,7 @@
 """Stored beside printed, checked by hand."""
 
+import json
+
 import pytest
 
 from lib import figures, ledger, report, tables
@@ -96,18 +98,29 @@ def test_the_ledger_has_every_claim_with_its_verdict(fill):
 
 def test_the_readme_must_have_the_marks(fill):
     store = fill(TABLE, by_seed)
-    readme = f"before\n{ledger.BEGIN}\nold\n{ledger.END}\nafter"
-    new = ledger.with_ledger(readme, store)
+    blocks = [f"{ledger.BEGIN.format(name)}\nold\n{ledger.END.format(name)}" for name in ("ledger", "speed")]
+    readme = "before\n" + "\n".join(blocks) + "\nafter"
+    new = ledger.with_blocks(readme, store)
     assert new.startswith("before\n")
     assert new.endswith("\nafter")
     assert "\nold\n" not in new
-    assert ledger.with_ledger(new, store) == new
+    assert ledger.with_blocks(new, store) == new
     with pytest.raises(ValueError, match=r"README.md: expected the marks"):
-        ledger.with_ledger("no marks", store)
+        ledger.with_blocks("no marks", store)
+
+
+def test_the_table_of_speed_is_that_of_the_stored_bench(tmp_path):
+    numbers = {"ratio": 1.234, "low": 1.1, "high": 1.3, "memory": 0.876, "batch_size": 256}
+    env = {"device": "a made-up CPU", "torch": "2.15", "flags": {"threads": 2}}
+    stored = {"results": {"LeNet-5": {"ours, fast": numbers}}, "env": env}
+    (tmp_path / "private_step-cpu.json").write_text(json.dumps(stored), encoding="utf-8")
+    *_, machine, line = ledger.speed(tmp_path).splitlines()
+    assert machine == "| **a made-up CPU**, 2 threads, torch 2.15 | | | |"
+    assert line == "| LeNet-5, 256 | ours, fast | × 1.23 [1.10, 1.30] | × 0.88 |"
 
 
 def test_the_committed_report_and_readme_are_what_the_results_give():
     store = Store(RESULTS)
     readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
     assert (RESULTS / "REPORT.md").read_text(encoding="utf-8") == ledger.page(store), "run python -m lib.reproduce"
-    assert ledger.with_ledger(readme, store) == readme, "run python -m lib.reproduce"
+    assert ledger.with_blocks(readme, store) == readme, "run python -m lib.reproduce"
