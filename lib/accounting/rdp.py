@@ -16,6 +16,7 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDp
 from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant, compute_delta, compute_epsilon
 
 from lib.accounting._event import Events
+from lib.accounting._quiet import quiet
 
 MATCHES = {("poisson", "add_or_remove_one"), ("without_replacement", "replace_one")}
 UPPER_BOUND = True
@@ -38,10 +39,12 @@ def _composed(events: Events) -> tuple[np.ndarray, np.ndarray]:
 def one_step(z: float, q: float, sampler: str) -> tuple[np.ndarray, np.ndarray]:
     """Orders and Rényi divergences of one step; they add up over steps."""
     if sampler == "poisson":
-        accountant = RdpAccountant(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
-        accountant.compose(PoissonSampledDpEvent(q, GaussianDpEvent(z)))
+        relation, event = NeighboringRelation.ADD_OR_REMOVE_ONE, PoissonSampledDpEvent(q, GaussianDpEvent(z))
     else:  # of the two sizes only the ratio counts, and this accountant does not double the sensitivity itself
-        accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
-        accountant.compose(SampledWithoutReplacementDpEvent(1, q, GaussianDpEvent(z / 2)))
+        relation = NeighboringRelation.REPLACE_ONE
+        event = SampledWithoutReplacementDpEvent(1, q, GaussianDpEvent(z / 2))
+    accountant = RdpAccountant(neighboring_relation=relation)
+    with quiet():
+        accountant.compose(event)
     divergences = accountant.rdp
     return accountant.orders, np.where(divergences < 0, np.inf, divergences)  # rounding below 0 would count as ε = 0

@@ -19,6 +19,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 
 from lib.accounting._event import Events
+from lib.accounting._quiet import quiet
 
 MATCHES = {("poisson", "add_or_remove_one")}
 UPPER_BOUND = True
@@ -41,5 +42,6 @@ def _composed(events: Events) -> np.ndarray:
 def one_step(z: float, q: float) -> np.ndarray:
     """The Rényi divergence of one step at each order; they add up over steps."""
     accountant = RdpAccountant(ORDERS)
-    accountant.compose(PoissonSampledDpEvent(q, GaussianDpEvent(z)))
+    with quiet():
+        accountant.compose(PoissonSampledDpEvent(q, GaussianDpEvent(z)))
     return accountant.rdp

@@ -1,7 +1,8 @@
 """How much noise and how many steps a run has, and what an accountant makes of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from lib import accounting
 from lib.accounting import Event
@@ -36,27 +37,29 @@ def budget(run: Run, sampler: Sampler) -> Budget:
     Raises ``ValueError`` if it has neither a noise multiplier nor an ε, if noise has no clip norm to be relative to,
     if no noise keeps to ε, or if ε is spent before the first step.
     """
+    # Seed and step size have no part in it, so the runs of a search share one calibration.
+    return replace(_budget(replace(run, seed=0, lr=1.0), sampler), run=run)
+
+
+@lru_cache(maxsize=64)
+def _budget(run: Run, sampler: Sampler) -> Budget:
     z, planned = run.noise_multiplier, run.epochs * sampler.steps_per_epoch
     if z is None and run.epsilon is None:
         raise ValueError(f"noise_multiplier: expected one, or an epsilon, for method {run.method!r}; got None")
     if run.clip_norm is None and z != 0:
         raise ValueError(f"clip_norm: expected one for method {run.method!r}, unless noise_multiplier is 0; got None")
-    how = {"epsilon": run.epsilon, "delta": run.delta, "accountant": run.accountant}
+    counted = {"delta": run.delta, "accountant": run.accountant}
     if z is None:
-        z = accounting.smallest_noise(lambda z: _events(run, sampler, z, planned), **how)
+        z = accounting.smallest_noise(lambda z: _events(run, sampler, z, planned), epsilon=run.epsilon, **counted)
         return Budget(run, sampler, z, planned)
     if run.epsilon is None:
         return Budget(run, sampler, z, planned)
-    if accounting.composed_epsilon(_events(run, sampler, z, planned), **_without_epsilon(how)) <= run.epsilon:
+    if accounting.composed_epsilon(_events(run, sampler, z, planned), **counted) <= run.epsilon:
         return Budget(run, sampler, z, planned)
-    steps = accounting.most_steps(lambda steps: _events(run, sampler, z, steps), **how)
+    steps = accounting.most_steps(lambda steps: _events(run, sampler, z, steps), epsilon=run.epsilon, **counted)
     if steps == 0:
         raise ValueError(f"epsilon: expected enough for one step at noise multiplier {z:g}; got {run.epsilon!r}")
     return Budget(run, sampler, z, steps)
-
-
-def _without_epsilon(how: dict) -> dict:
-    return {name: value for name, value in how.items() if name != "epsilon"}
 
 
 def _events(run: Run, sampler: Sampler, noise_multiplier: float, steps: int) -> list[Event]:

@@ -1,0 +1,49 @@
+"""Figures of accountants and of speed, and one column of a table."""
+
+import math
+
+import pytest
+
+from lib import accounting, figures, tables
+from lib.figures import accountants, speed
+
+TABLE = tables.load("mnist_si_dpsgd")
+
+
+def test_one_column_has_a_bar_for_each_row_that_is_run_and_a_cross_for_each_printed_number(fill):
+    store = fill(TABLE, lambda row, column, seed: [95.0])
+    axes = figures.at_column(TABLE, "cpu", store, column=0.1).axes[0]
+    assert len(axes.patches) == len(TABLE.rows) - len(TABLE.not_run)
+    (crosses,) = (line for line in axes.lines if line.get_label() == "printed")
+    assert len(crosses.get_xdata()) == 6  # abadi and LATENT print nothing at ε = .1
+    assert axes.get_title() == "ε = 0.1"
+    assert figures.at_column(TABLE, "cpu", store, column=None).axes[0].get_title() == "ε = ∞"
+
+
+def test_epsilon_against_epochs_is_the_accountants():
+    frame = accountants.against_epochs(
+        noise_multiplier=4.0, sampling_prob=0.01, epochs=[1, 100], delta=1e-5, accountants=["moments", "rdp"]
+    )
+    assert round(frame.loc[100, "moments"], 2) == 1.26
+    assert frame.loc[1, "rdp"] == accounting.epsilon(
+        noise_multiplier=4.0, sampling_prob=0.01, steps=100, accountant="rdp"
+    )
+    lines = accountants.drawn(frame.assign(rdp=math.inf), title="title").axes[0].lines
+    assert [math.isnan(line.get_ydata()[0]) for line in lines] == [False, True]
+
+
+def test_an_accountant_that_does_not_cover_the_sampling_has_no_number():
+    frame = accountants.under_two_relations(noise_multiplier=4.0, sampling_prob=0.01, steps=1000, delta=1e-5)
+    poisson, fixed = frame.columns
+    assert math.isnan(frame.loc["moments", fixed])
+    assert math.isnan(frame.loc["clt", poisson])
+    assert frame.loc["pld", fixed] > frame.loc["pld", poisson]
+
+
+@pytest.mark.parametrize("memory", [0.9, math.nan])
+def test_speed_has_a_panel_for_each_network_and_leaves_out_what_was_not_measured(memory):
+    numbers = {"ratio": 1.2, "low": 1.1, "high": 1.4, "memory": memory}
+    figure = speed.ratios({"LeNet-5": {"non-private": numbers}, "ResNet-18": {"non-private": numbers}})
+    assert [axes.get_title() for axes in figure.axes] == ["LeNet-5", "ResNet-18"]
+    (dots,) = (line for line in figure.axes[0].lines if line.get_label() == "peak memory")
+    assert len(dots.get_xdata()) == (0 if math.isnan(memory) else 1)
