@@ -140,3 +140,26 @@ def test_the_deadline_ends_a_run_at_the_end_of_an_epoch():
 def test_settings_that_do_not_fit_the_data_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         train(make_run(**changes))
+
+
+def test_the_private_pca_is_set_before_training_and_belongs_to_its_model_alone():
+    settings = {"model": "pca_1000", "method": "dpsgd", "sampler": "poisson", "clip_norm": 1.0, "epsilon": 8.0}
+    settings |= {"optimizer": "sgd", "lr": 0.5, "epochs": 4, "accountant": "rdp"}
+    clear, noisy = (train(make_run(**settings, pca_noise_multiplier=z))["metrics"]["test_accuracy"] for z in (4.0, 1e4))
+    assert clear > noisy + 5
+    for changes, message in (
+        (settings, "expected a number for model 'pca_1000'; got None"),
+        ({"pca_noise_multiplier": 1.0}, "expected None for model 'lenet_300_100'; got 1.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train(make_run(**changes))
+
+
+def test_the_step_size_follows_its_schedule_and_momentum_is_the_runs(monkeypatch):
+    groups = []
+    original = torch.optim.SGD.step
+    monkeypatch.setattr(torch.optim.SGD, "step", lambda o: (groups.append(dict(o.param_groups[0])), original(o)))
+    train(make_run(optimizer="sgd", momentum=0.9, lr=0.5, lr_schedule="exponential", lr_decay=0.1))
+    per_epoch = 1437 // 64
+    assert [group["lr"] for group in groups] == pytest.approx([0.5] * per_epoch + [0.05] * per_epoch)
+    assert {group["momentum"] for group in groups} == {0.9}

@@ -43,7 +43,7 @@ ROWS = {
 }
 NOT_RUN = {
     "LATENT [5]": "a value from the literature, under local differential privacy: another threat model",
-    "SI-DPSGD (BN-LeNet-5)": "batch norm over private and public images: sound variants are in notebook 03",
+    "SI-DPSGD (BN-LeNet-5)": "batch norm over private and public images, which clipping does not make private",
 }
 _PRINTED = {  # ε: ∞, 7, 3, 1, .5, .1, .05, .025
     "DPSGD [1]": (98.3, 96.9, 95.8, 93.1, 90.0),
