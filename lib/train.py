@@ -63,7 +63,7 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
         with held_noise(model) if run.weight_noise_draw == "epoch" else nullcontext():
             losses.append(trainer.epoch(batches))
         last = trainer.step == method.steps
-        draws = run.test_draws if last else min(run.test_draws, 1)
+        draws = run.test_draws if last and run.weight_noise_std else min(run.test_draws, 1)
         with method.tested(model):
             accuracies.append(evaluate(model, run, dataset, test_noise, draws=draws))
         if deadline is not None and time.time() > deadline and not last:
