@@ -21,6 +21,7 @@ lab: .venv/installed
 	$(BIN)/jupyter lab notebooks
 
 bench: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python -m lib.bench
 
 # Executes the committed notebooks again, after their results or their text have changed.
