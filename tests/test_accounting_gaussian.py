@@ -114,3 +114,11 @@ def test_si_dpsgd_at_the_ends(released):
     assert si_dpsgd_delta(epsilon=1.0, noise_multiplier=0.0, steps=5, **kind) == 1.0
     with pytest.raises(ValueError, match="released: expected one of last, transcript; got 'all'"):
         si_dpsgd_epsilon(noise_multiplier=1.0, sampling_prob=0.1, steps=5, released="all")
+
+
+def test_si_dpsgd_with_little_noise_and_many_participations_is_finite_and_large():
+    """An ε of more than 100, where e^ε and the tails leave the range of floats on the way."""
+    setting = {"noise_multiplier": 0.763, "sampling_prob": 256 / 60_000, "steps": 2808}
+    epsilon = si_dpsgd_epsilon(**setting)
+    assert 100 < epsilon < 1000
+    assert si_dpsgd_delta(epsilon=epsilon, **setting) == pytest.approx(1e-5, rel=1e-3)

@@ -19,13 +19,15 @@ from scipy.stats import norm
 
 def hockey_stick(epsilons: np.ndarray, shifts: np.ndarray, weights: np.ndarray, z: float, direction: str) -> np.ndarray:
     """δ at every ε, shape (E,): of P against N(0, z²) ("remove") or of N(0, z²) against P ("add")."""
+    # Where the loss reaches its target, e^ε times the second probability is at most the first: the exponents below are
+    # cut at 0 for those ε alone that no loss reaches, where they are not used and would overflow.
     target = epsilons if direction == "remove" else -epsilons
     x = _where_loss_is(target, shifts, weights, z)[:, None]  # (E, 1)
     if direction == "remove":
-        delta = norm.sf(x, shifts, z) @ weights - np.exp(epsilons + norm.logsf(x[:, 0], 0.0, z))
+        delta = norm.sf(x, shifts, z) @ weights - np.exp(np.minimum(epsilons + norm.logsf(x[:, 0], 0.0, z), 0.0))
         return np.clip(np.where(target <= np.log(weights[0]), -np.expm1(np.minimum(epsilons, 0.0)), delta), 0.0, 1.0)
     mixed = logsumexp(norm.logcdf(x, shifts, z), axis=1, b=weights)
-    delta = norm.cdf(x[:, 0], 0.0, z) - np.exp(epsilons + mixed)
+    delta = norm.cdf(x[:, 0], 0.0, z) - np.exp(np.minimum(epsilons + mixed, 0.0))
     return np.clip(np.where(target <= np.log(weights[0]), 0.0, delta), 0.0, 1.0)
 
 
