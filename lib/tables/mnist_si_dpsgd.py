@@ -9,7 +9,7 @@ limits what is learnt, hence small batches; where it is small, noise does, hence
 layer norm steps may be larger, and batches are large for every ε.
 
 Under clipping, plain convolutional networks are given tanh for ReLU, and LN-LeNet-5 the layer norm of v1's code,
-without γ and β: :mod:`lib.tables.mnist_dp_choices` shows what either is worth.  At ε = ∞ training is ordinary, with
+without γ and β: :mod:`lib.tables.mnist_dp_choices` measures what either is worth.  At ε = ∞ training is ordinary, with
 Adam.
 """
 
