@@ -3,7 +3,7 @@
 Tables, models and methods are found by listing their folders, so adding one is adding a file, and an error
 message always lists exactly what is there.  Listing does not import, hence costs no torch.
 
-    >>> names("models")
+    >>> names("models")[:2]
     ('lenet5', 'lenet_300_100')
 """
 

@@ -4,7 +4,10 @@ import re
 
 import pytest
 
+from lib import registry
 from lib.notebook import Notebook
+
+TABLES = ", ".join(registry.names("tables"))
 
 GOOD = {
     "table": "mnist_noise",
@@ -36,11 +39,11 @@ def test_a_notebook_may_have_no_figure():
     [
         (
             {"table": "mnist"},
-            "unknown table 'mnist'; expected one of mnist_convergence, mnist_noise, mnist_noise_choices",
+            f"unknown table 'mnist'; expected one of {TABLES}",
         ),
         (
             {"figure": "fig1"},
-            "unknown table 'fig1'; expected one of mnist_convergence, mnist_noise, mnist_noise_choices",
+            f"unknown table 'fig1'; expected one of {TABLES}",
         ),
         ({"tier": "CPU"}, "unknown tier 'CPU'; expected one of smoke, cpu, paper"),
         ({"seeds": 0}, "seeds: expected a whole number of at least 1; got 0"),
