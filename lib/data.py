@@ -14,7 +14,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,6 +23,9 @@ import torch
 from torch import Tensor
 
 FOLDER_VARIABLE = "DP_COMPANION_DATA"
+GENERATED = ("digits", "digits_rgb")  # from scikit-learn, without a file
+
+Examples = tuple[Tensor, Tensor]  # images and labels
 
 
 class DataError(Exception):
@@ -50,21 +53,18 @@ class Dataset:
 
         Tuning runs train on this, so they cannot look at the test set.
         """
+        rest, (images, labels) = self.without("validation_examples", examples, generator)
+        return replace(rest, test_images=images, test_labels=labels)
+
+    def without(self, field: str, examples: int, generator: torch.Generator) -> tuple["Dataset", Examples]:
+        """The same data without ``examples`` random training examples, and those; ``field`` asked for that many."""
         n = len(self.train_labels)
         if not 0 < examples < n:
-            raise ValueError(
-                f"validation_examples: expected 1 to {n - 1} of {self.name}'s training set; got {examples}"
-            )
+            raise ValueError(f"{field}: expected 1 to {n - 1} of {self.name}'s training set; got {examples}")
         order = torch.randperm(n, generator=generator).to(self.train_labels.device)
-        held, kept = order[:examples], order[examples:]
-        return Dataset(
-            name=self.name,
-            sha256=self.sha256,
-            train_images=self.train_images[kept],
-            train_labels=self.train_labels[kept],
-            test_images=self.train_images[held],
-            test_labels=self.train_labels[held],
-        )
+        taken, kept = order[:examples], order[examples:]
+        rest = replace(self, train_images=self.train_images[kept], train_labels=self.train_labels[kept])
+        return rest, (self.train_images[taken], self.train_labels[taken])
 
 
 def as_input(images: Tensor) -> Tensor:
@@ -74,10 +74,10 @@ def as_input(images: Tensor) -> Tensor:
 
 def load(name: str, *, device: torch.device | str = "cpu") -> Dataset:
     """The data set ``name``, resident on ``device``; ``DataError`` if its file is missing, damaged or unknown."""
-    if name == "digits":
-        return _digits(str(device))
+    if name in GENERATED:
+        return _digits(name, str(device))
     if name not in DOWNLOADS:
-        raise DataError(f"unknown data set {name!r}; expected one of {', '.join(['digits', *sorted(DOWNLOADS)])}")
+        raise DataError(f"unknown data set {name!r}; expected one of {', '.join([*GENERATED, *sorted(DOWNLOADS)])}")
     path = folder() / f"{name}.npz"
     if not path.exists():
         _download(name, path)
@@ -123,15 +123,17 @@ def _dataset(name: str, sha256: str, arrays: dict[str, np.ndarray], device: str)
     return Dataset(name=name, sha256=sha256, **arrays)
 
 
-@lru_cache(maxsize=2)
-def _digits(device: str) -> Dataset:
-    """scikit-learn's 1,797 digits of 8×8, each pixel repeated 3×3 and padded by 2, so that MNIST's models fit."""
+@lru_cache(maxsize=4)
+def _digits(name: str, device: str) -> Dataset:
+    """scikit-learn's 1,797 digits of 8×8, each pixel repeated 3×3 and padded by 2 to 28×28, so that MNIST's models fit;
+    ``digits_rgb`` is padded by 4 and has three equal channels, so that CIFAR-10's do.
+    """
     from sklearn.datasets import load_digits
 
     source = load_digits()
-    images = np.pad(
-        (source.images * 255 / 16).round().astype(np.uint8).repeat(3, 1).repeat(3, 2), ((0, 0), (2, 2), (2, 2))
-    )
+    rgb, images = name == "digits_rgb", (source.images * 255 / 16).round().astype(np.uint8).repeat(3, 1).repeat(3, 2)
+    images = np.pad(images, ((0, 0), *[(4, 4) if rgb else (2, 2)] * 2))
+    images = np.stack([images] * 3, axis=3) if rgb else images
     labels, split = source.target, 1437  # four fifths; the file's order mixes writers and classes
     arrays = {
         "train_images": images[:split],
@@ -139,7 +141,7 @@ def _digits(device: str) -> Dataset:
         "test_images": images[split:],
         "test_labels": labels[split:],
     }
-    return _dataset("digits", hashlib.sha256(images.tobytes()).hexdigest(), arrays, device)
+    return _dataset(name, hashlib.sha256(images.tobytes()).hexdigest(), arrays, device)
 
 
 def _vision(name: str, splits: tuple[str, ...] = ("train", "test")) -> Callable[[str], dict[str, np.ndarray]]:
@@ -156,7 +158,11 @@ def _vision(name: str, splits: tuple[str, ...] = ("train", "test")) -> Callable[
     return download
 
 
-DOWNLOADS = {"mnist": _vision("MNIST"), "kmnist": _vision("KMNIST", splits=("test",))}
+DOWNLOADS = {
+    "mnist": _vision("MNIST"),
+    "kmnist": _vision("KMNIST", splits=("test",)),
+    "cifar10": _vision("CIFAR10"),
+}
 
 
 def _download(name: str, path: Path) -> None:

@@ -19,17 +19,33 @@ from typing import Any, Self, get_args, get_type_hints
 
 from lib import accounting, registry, schedules
 
-NORMS = ("none", "batch", "layer", "layer_without_affine")
-ACTIVATIONS = ("relu", "tanh")
-OPTIMIZERS = ("adam", "sgd")
-NOISE_ON = ("weights_and_biases", "weights")
-NOISE_DRAWS = ("step", "epoch")
-TEST_STATISTICS = ("batch", "running")
-AT_LEAST = {"epochs": 1, "batch_size": 1} | dict.fromkeys(
+CHOICES = {
+    "norm": ("none", "batch", "layer", "layer_without_affine", "instance"),
+    "activation": ("relu", "tanh"),
+    "optimizer": ("adam", "sgd"),
+    "lr_schedule": schedules.NAMES,
+    "weight_noise_on": ("weights_and_biases", "weights"),
+    "weight_noise_draw": ("step", "epoch"),
+    "test_statistics": ("batch", "running", "public"),
+    "sampler": accounting.SAMPLERS,
+    "clipped": ("gradient", "layer"),
+    "accountant": accounting.accountants(),
+    "neighbouring_relation": accounting.NEIGHBOURING_RELATIONS,
+    "test_at": ("theta", "mu"),
+    "averaged_over": ("vectors", "examples"),
+    "layers": ("tensors", "modules", "four_groups"),
+    "adaptive_clipping": ("enhanced", "zhang", "multiplication_factors"),
+    "fix_converged": ("never", "epoch"),
+    "augmentation": ("none", "crop", "crop_and_flip"),
+    "input_scale": ("unit", "standardised"),
+}
+AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1} | dict.fromkeys(
     (
         "seed",
         "test_draws",
         "validation_examples",
+        "public_examples",
+        "gradient_norm_examples",
         "lr_decay_epochs",
         "weight_noise_std",
         "gradient_noise_std",
@@ -40,8 +56,6 @@ AT_LEAST = {"epochs": 1, "batch_size": 1} | dict.fromkeys(
     0,
 )
 MORE_THAN_0 = ("lr", "lr_decay", "clip_norm", "clip_norm_decay", "noise_multiplier_decay", "epsilon", "delta")
-CLIPPED = ("gradient", "layer")
-TEST_AT = ("theta", "mu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +66,8 @@ class Run:
     dataset                 name of a data set, see :mod:`lib.data`
     model                   name of a file in ``lib/models``
     norm                    normalisation layer after each trainable layer: none | batch | layer |
-                            layer_without_affine (no γ and β, and none after the last layer, as in v1's code)
+                            layer_without_affine (no γ and β, and none after the last layer, as in v1's code) |
+                            instance (batch norm of a batch of one)
     activation              relu | tanh
     method                  name of a file in ``lib/methods``
     optimizer               adam | sgd, which turns the method's gradient into an update
@@ -68,7 +83,8 @@ class Run:
     weight_noise_on         weights_and_biases | weights; the affine γ, β of normalisation layers are never noised
     weight_noise_draw       step: fresh noise in every forward pass | epoch: one draw held for an epoch
     test_draws              noise draws over which the test accuracy is averaged; 0 evaluates at µ, without noise
-    test_statistics         batch norm at test: batch (of the test batch) | running (averages from training)
+    test_statistics         batch norm at test: batch (of the test batch) | running (averages from training) |
+                            public (of the public examples)
     validation_examples     0: train on the whole training set, report on the test set.  v > 0: hold out v training
                             examples, report on them, and never look at the test set
     gradient_noise_std      of noisy_sgd: noise on every coordinate of the mean gradient, without clipping
@@ -84,6 +100,15 @@ class Run:
     neighbouring_relation   add_or_remove_one | replace_one
     pca_noise_multiplier    z of the private PCA that sets a model's projection layer; None: the model has none
     test_at                 of si_dpsgd: theta (the noised θ_T, v1 algorithm 1) | mu (its mean, as v1's code does)
+    public_examples         training examples that are declared public and not trained on (D_pub of bc)
+    mini_set_size           s of batch_clipping: the mean gradients of mini-sets of s examples are clipped
+    averaged_over           the noised sum is divided by the number of clipped: vectors (bc) | examples
+    gradient_norm_examples  public examples on which the layers' gradient norms are measured before every epoch
+    layers                  what adaptive_layerwise clips by itself: tensors | modules | four_groups, by norm
+    adaptive_clipping       enhanced (C_h = C·e_h/max e) | zhang (C_h = C·e_h) | multiplication_factors (bc B.2)
+    fix_converged           never | epoch: weights that in an epoch moved no more than noise would stay (bc 3.4)
+    augmentation            none | crop | crop_and_flip, see :mod:`lib.preprocessing`
+    input_scale             unit (pixels in [0, 1]) | standardised
     ======================  ============================================================================================
 
     Raises ``ValueError`` or ``TypeError`` naming the field, what was expected and what came.
@@ -122,24 +147,23 @@ class Run:
     pca_noise_multiplier: float | None = None
     test_at: str = "theta"
     activation: str = "relu"
+    public_examples: int = 0
+    mini_set_size: int = 1
+    averaged_over: str = "vectors"
+    gradient_norm_examples: int = 0
+    layers: str = "tensors"
+    adaptive_clipping: str = "enhanced"
+    fix_converged: str = "never"
+    augmentation: str = "none"
+    input_scale: str = "unit"
 
     def __post_init__(self) -> None:
         for name, kind in _kinds(type(self)).items():
             object.__setattr__(self, name, _checked(name, kind, getattr(self, name)))
         registry.check("models", self.model)
         registry.check("methods", self.method)
-        _one_of("norm", self.norm, NORMS)
-        _one_of("activation", self.activation, ACTIVATIONS)
-        _one_of("optimizer", self.optimizer, OPTIMIZERS)
-        _one_of("lr_schedule", self.lr_schedule, schedules.NAMES)
-        _one_of("weight_noise_on", self.weight_noise_on, NOISE_ON)
-        _one_of("weight_noise_draw", self.weight_noise_draw, NOISE_DRAWS)
-        _one_of("test_statistics", self.test_statistics, TEST_STATISTICS)
-        _one_of("sampler", self.sampler, accounting.SAMPLERS)
-        _one_of("clipped", self.clipped, CLIPPED)
-        _one_of("accountant", self.accountant, accounting.accountants())
-        _one_of("neighbouring_relation", self.neighbouring_relation, accounting.NEIGHBOURING_RELATIONS)
-        _one_of("test_at", self.test_at, TEST_AT)
+        for name, allowed in CHOICES.items():
+            _one_of(name, getattr(self, name), allowed)
         for name, least in AT_LEAST.items():
             _at_least(name, getattr(self, name), least)
         for name in MORE_THAN_0:
@@ -148,6 +172,10 @@ class Run:
             raise ValueError(f"delta: expected less than 1; got {self.delta!r}")
         if not self.momentum < 1:
             raise ValueError(f"momentum: expected less than 1; got {self.momentum!r}")
+        public = self.public_examples
+        if self.gradient_norm_examples > public or (self.test_statistics == "public" and not public):
+            name = "gradient_norm_examples" if public else "test_statistics"
+            raise ValueError(f"{name}: expected more public_examples for {getattr(self, name)!r}; got {public}")
         if self.epsilon is not None or self.noise_multiplier:
             accounting.check_match(self.accountant, self.sampler, self.neighbouring_relation)
 

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from lib import data, environment, methods, models, pca, schedules, store
 from lib.data import Dataset
 from lib.generators import generator, seed_for
-from lib.layers import Projection, held_noise, set_weight_noise
+from lib.layers import Projection, held_noise, set_weight_noise, statistics_of
+from lib.preprocessing import Preprocessing
 from lib.run import Run
 
 TEST_BATCH = 1000  # also the number of examples that batch norm's test statistics are taken over
@@ -46,11 +47,16 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
         # The split does not depend on the seed, so that all candidates of a search are compared on the same examples.
         dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
     split = "validation" if run.validation_examples else "test"
+    preprocessing, public = Preprocessing(run.dataset, run.augmentation, run.input_scale), None
+    if run.public_examples:
+        split_generator = generator(0, "public split")  # the same for every seed
+        dataset, (images, labels) = dataset.without("public_examples", run.public_examples, split_generator)
+        public = preprocessing.testing(images), labels
 
-    method = methods.build(run, len(dataset.train_labels), device)
     model = _initial_model(run, dataset.classes).to(device)
     _set_projection(model, run, dataset)
-    trainer = _Trainer(run, method, model, dataset)
+    method = methods.build(run, len(dataset.train_labels), model)
+    trainer = _Trainer(run, method, model, dataset, preprocessing)
     sampling = generator(run.seed, "sampling", device)
     test_noise = generator(run.seed, "test noise", device)
     training_noise = generator(run.seed, "weight noise", device)
@@ -59,13 +65,14 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
     accuracies: list[float] = []
     for batches in method.epochs(sampling):
         _set_noise(model, run, training_noise)
+        method.prepare(model, public)
         model.train()
         with held_noise(model) if run.weight_noise_draw == "epoch" else nullcontext():
             losses.append(trainer.epoch(batches))
         last = trainer.step == method.steps
         draws = run.test_draws if last and run.weight_noise_std else min(run.test_draws, 1)
         with method.tested(model):
-            accuracies.append(evaluate(model, run, dataset, test_noise, draws=draws))
+            accuracies.append(evaluate(model, run, dataset, preprocessing, public, test_noise, draws=draws))
         if deadline is not None and time.time() > deadline and not last:
             raise OutOfTime(f"{run.words}: {trainer.step} of {method.steps} steps done at the deadline")
 
@@ -76,7 +83,7 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
             "run": asdict(run),
             "metrics": {f"{split}_accuracy": accuracies[-1]},
             "privacy": method.privacy(),
-            "history": {"train_loss": losses, f"{split}_accuracy": accuracies},
+            "history": {"train_loss": losses, f"{split}_accuracy": accuracies, **method.history()},
             "env": environment.describe(
                 device, started=started, seconds=time.perf_counter() - clock, data_sha256=dataset.sha256
             ),
@@ -85,7 +92,16 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, run: Run, dataset: Dataset, noise: torch.Generator, *, draws: int) -> float:
+def evaluate(
+    model: nn.Module,
+    run: Run,
+    dataset: Dataset,
+    preprocessing: Preprocessing,
+    public: methods.Public | None,
+    noise: torch.Generator,
+    *,
+    draws: int,
+) -> float:
     """Accuracy in percent on ``dataset``'s test set, averaged over ``draws`` passes with fresh weight noise.
 
     ``draws = 0`` is one pass without noise, at µ.
@@ -96,17 +112,21 @@ def evaluate(model: nn.Module, run: Run, dataset: Dataset, noise: torch.Generato
     model.train(run.test_statistics == "batch")
     chunks = math.ceil(len(dataset.test_labels) / TEST_BATCH)
     correct = torch.zeros((), dtype=torch.int64, device=dataset.test_labels.device)
-    for _ in range(max(draws, 1)):
-        for images, labels in zip(dataset.test_images.chunk(chunks), dataset.test_labels.chunk(chunks), strict=True):
-            correct += (model(data.as_input(images)).argmax(1) == labels).sum()
+    with statistics_of(model, public[0]) if run.test_statistics == "public" else nullcontext():
+        for _ in range(max(draws, 1)):
+            for x, y in zip(dataset.test_images.chunk(chunks), dataset.test_labels.chunk(chunks), strict=True):
+                correct += (model(preprocessing.testing(x)).argmax(1) == y).sum()
     return 100.0 * correct.item() / (len(dataset.test_labels) * max(draws, 1))
 
 
 class _Trainer:
     """A model with its method, optimiser and step sizes, and the number of steps done."""
 
-    def __init__(self, run: Run, method: methods.Method, model: nn.Module, dataset: Dataset) -> None:
-        self.method, self.model, self.dataset, self.step = method, model, dataset, 0
+    def __init__(
+        self, run: Run, method: methods.Method, model: nn.Module, dataset: Dataset, preprocessing: Preprocessing
+    ) -> None:
+        self.method, self.model, self.dataset, self.preprocessing, self.step = method, model, dataset, preprocessing, 0
+        self.augmentation = generator(run.seed, "augmentation", dataset.train_images.device)
         momentum = {"momentum": run.momentum} if run.optimizer == "sgd" else {}
         kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[run.optimizer]
         self.optimizer = kind(model.parameters(), lr=run.lr, fused=True, **momentum)
@@ -127,7 +147,8 @@ class _Trainer:
         """
         losses, images, labels = [], self.dataset.train_images, self.dataset.train_labels
         for batch in batches:
-            losses.append(self.method.backward(self.model, data.as_input(images[batch]), labels[batch], self.step))
+            x = self.preprocessing.training(images[batch], self.augmentation)
+            losses.append(self.method.backward(self.model, x, labels[batch], self.step))
             self.method.update(self.model, self.optimizer)
             self.schedule.step()
             self.step += 1

@@ -100,7 +100,9 @@ def test_a_damaged_file_is_refused(folder, damage, message):
 
 
 def test_an_unknown_data_set_is_refused():
-    with pytest.raises(DataError, match="unknown data set 'minst'; expected one of digits, kmnist, mnist"):
+    with pytest.raises(
+        DataError, match="unknown data set 'minst'; expected one of digits, digits_rgb, cifar10, kmnist, mnist"
+    ):
         data.load("minst")
 
 
@@ -113,6 +115,25 @@ def test_held_out_examples_replace_the_test_set():
     assert sorted(map(bytes, both.numpy())) == sorted(map(bytes, everything.numpy()))
     with pytest.raises(ValueError, match="validation_examples: expected 1 to 1436 of digits's training set; got 1437"):
         digits.hold_out(1437, generator(0, "validation split"))
+
+
+def test_public_examples_are_taken_out_of_the_training_set():
+    digits = data.load("digits")
+    rest, (images, labels) = digits.without("public_examples", 100, generator(0, "public split"))
+    assert (len(rest.train_labels), len(labels)) == (1337, 100)
+    both = torch.cat([rest.train_images, images]).flatten(1)
+    assert sorted(map(bytes, both.numpy())) == sorted(map(bytes, digits.train_images.flatten(1).numpy()))
+    assert torch.equal(rest.test_images, digits.test_images)
+    with pytest.raises(ValueError, match="public_examples: expected 1 to 1436 of digits's training set; got 1437"):
+        digits.without("public_examples", 1437, generator(0, "public split"))
+
+
+def test_coloured_digits_are_the_digits_in_three_channels():
+    grey, coloured = data.load("digits"), data.load("digits_rgb")
+    assert coloured.train_images.shape == (1437, 3, 32, 32)
+    assert torch.equal(coloured.train_images[:, 1, 2:30, 2:30], grey.train_images[:, 0])
+    assert not coloured.train_images[:, :, :4].any()
+    assert coloured.sha256 != grey.sha256
 
 
 def test_inputs_are_between_0_and_1():

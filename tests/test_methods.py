@@ -22,8 +22,13 @@ def private(**changes) -> Run:
     return make_run(**(settings | changes))
 
 
+def build(run: Run, model: nn.Module | None = None, examples: int = N) -> methods.Method:
+    """The method of ``run`` on the digits; the model, if it does not matter, as the run says."""
+    return methods.build(run, examples, model or models.build(run.model, norm=run.norm))
+
+
 def one_step(run: Run, model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
-    methods.build(run, N).backward(model, x, y, 0)
+    build(run, model).backward(model, x, y, 0)
     return [parameter.grad for parameter in model.parameters()]
 
 
@@ -63,7 +68,7 @@ def test_the_sum_is_divided_by_the_expected_batch_size_whatever_came():
 def test_one_example_moves_the_sum_by_at_most_the_clip_norm(clipped):
     run = private(clip_norm=0.01, clipped=clipped)
     model, (x, y) = models.build("lenet5", norm="layer"), data(5)
-    method = methods.build(run, N)
+    method = build(run)
     whole, without = (method.summed(model, x[:n], y[:n], 0) for n in (5, 4))
     moved = sum((whole[name] - without[name]).square().sum() for name in whole).sqrt()
     assert moved == pytest.approx(0.01, rel=1e-3)  # the bound is reached: every layer's gradient is longer than C/√L
@@ -71,7 +76,7 @@ def test_one_example_moves_the_sum_by_at_most_the_clip_norm(clipped):
 
 def test_clip_norm_and_noise_follow_their_factors_epoch_by_epoch():
     run = private(batch_size=N // 4, epochs=3, clip_norm=2.0, clip_norm_decay=0.5, noise_multiplier_decay=0.9)
-    method = methods.build(run, N)
+    method = build(run)
     steps = [0, 3, 4, 11]
     assert [method.clip_norm(step) for step in steps] == [2.0, 2.0, 1.0, 0.5]
     assert [method.noise_std(step) for step in steps] == pytest.approx([2.0, 2.0, 0.9, 0.81 * 0.5])
@@ -82,7 +87,7 @@ def test_clip_norm_and_noise_follow_their_factors_epoch_by_epoch():
 class TestBudget:
     def test_noise_from_epsilon(self):
         run = private(noise_multiplier=None, epsilon=2.0, batch_size=128)
-        block = methods.build(run, N).privacy()
+        block = build(run).privacy()
         assert block["steps"] == 2 * (N // 128)
         assert block["claimed"]["pld"] == pytest.approx(2.0, rel=1e-3)
         assert block["claimed"]["pld"] <= 2.0
@@ -91,7 +96,7 @@ class TestBudget:
         )
 
     def test_steps_from_epsilon_and_noise(self):
-        method = methods.build(private(noise_multiplier=1.0, epsilon=1.5, epochs=50), N)
+        method = build(private(noise_multiplier=1.0, epsilon=1.5, epochs=50))
         one_more = accounting.epsilon(noise_multiplier=1.0, sampling_prob=64 / N, steps=method.steps + 1)
         assert 0 < method.steps < 50 * (N // 64)
         assert method.privacy()["claimed"]["pld"] <= 1.5 < one_more
@@ -99,23 +104,23 @@ class TestBudget:
     def test_training_ends_when_it_is_spent(self):
         run = private(noise_multiplier=1.0, epsilon=1.5, epochs=50)
         record = train(run)
-        steps = methods.build(run, N).steps
+        steps = build(run).steps
         assert record["privacy"]["steps"] == steps
         assert len(record["history"]["test_accuracy"]) == math.ceil(steps / (N // 64)) < 50
 
     def test_a_budget_that_is_not_reached_ends_nothing(self):
-        assert methods.build(private(epsilon=1e3), N).steps == 2 * (N // 64)
+        assert build(private(epsilon=1e3)).steps == 2 * (N // 64)
 
     def test_private_pca_is_part_of_it(self):
         run = private(noise_multiplier=None, epsilon=2.0, accountant="rdp", model="pca_1000")
-        with_pca, without = (methods.build(replace(run, pca_noise_multiplier=z), N) for z in (4.0, None))
+        with_pca, without = (build(replace(run, pca_noise_multiplier=z)) for z in (4.0, None))
         assert with_pca.budget.noise_multiplier > 1.05 * without.budget.noise_multiplier
         assert with_pca.budget.events == [accounting.Event(4.0, 1.0, 1), *with_pca.budget.events[1:]]
         assert with_pca.budget.epsilon("rdp") <= 2.0
 
     def test_a_schedule_of_noise_is_within_it(self):
         run = private(noise_multiplier=None, epsilon=2.0, accountant="rdp", noise_multiplier_decay=0.9)
-        assert methods.build(run, N).budget.epsilon("rdp") == pytest.approx(2.0, rel=1e-3)
+        assert build(run).budget.epsilon("rdp") == pytest.approx(2.0, rel=1e-3)
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -131,7 +136,7 @@ class TestBudget:
     )
     def test_what_cannot_be_kept_to_is_refused(self, changes, message):
         with pytest.raises(ValueError, match=message):
-            methods.build(private(**changes), N)
+            build(private(**changes))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +154,7 @@ def test_the_claimed_epsilon_is_the_accountants_and_the_proven_one_an_upper_boun
     sampler, relation, accountant, prover
 ):
     run = private(sampler=sampler, neighbouring_relation=relation, accountant=accountant, noise_multiplier=4.0)
-    block = methods.build(run, N).privacy()
+    block = build(run).privacy()
     assert (block["sampler"], block["neighbouring_relation"], block["delta"]) == (sampler, relation, 1e-5)
     how = {"noise_multiplier": 4.0, "sampling_prob": 64 / N, "steps": 2 * (N // 64)}
     how |= {"sampler": sampler, "neighbouring_relation": relation}
@@ -160,13 +165,13 @@ def test_the_claimed_epsilon_is_the_accountants_and_the_proven_one_an_upper_boun
 
 
 def test_without_noise_nothing_is_proven():
-    block = methods.build(private(noise_multiplier=0.0), N).privacy()
+    block = build(private(noise_multiplier=0.0)).privacy()
     assert (block["claimed"], block["proven"]["epsilon"]) == ({"pld": None}, None)
 
 
 class TestSIDPSGD:
     def test_the_claim_is_not_taken_for_proven(self):
-        block = methods.build(private(method="si_dpsgd", accountant="rdp_2020"), N).privacy()
+        block = build(private(method="si_dpsgd", accountant="rdp_2020")).privacy()
         assert block["claimed"]["rdp_2020"] > 0
         assert block["proven"]["epsilon"] is None
         least = accounting.si_dpsgd_epsilon(noise_multiplier=1.0, sampling_prob=64 / N, steps=2 * (N // 64))
@@ -177,7 +182,7 @@ class TestSIDPSGD:
     def test_only_the_noise_of_the_last_step_is_on_the_weights(self):
         """Gradients of 0: µ stays where it began, and θ − µ is (η/L) N(0, z²C²) however many steps were made."""
         run = private(method="si_dpsgd", noise_multiplier=3.0, clip_norm=0.5, lr=0.2)
-        method, model = methods.build(run, N), models.build("lenet_300_100")
+        method, model = build(run), models.build("lenet_300_100")
         start = [p.detach().clone() for p in model.parameters()]
         optimizer = torch.optim.SGD(model.parameters(), lr=run.lr)
         x, y = data(0)
@@ -189,7 +194,7 @@ class TestSIDPSGD:
 
     @pytest.mark.parametrize("test_at", ["theta", "mu"])
     def test_it_is_tested_where_the_run_says(self, test_at):
-        method, model = methods.build(private(method="si_dpsgd", test_at=test_at), N), models.build("lenet_300_100")
+        method, model = build(private(method="si_dpsgd", test_at=test_at)), models.build("lenet_300_100")
         start = model[1].weight.detach().clone()
         method.backward(model, *data(0), 0)
         method.update(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -200,12 +205,12 @@ class TestSIDPSGD:
         assert not torch.equal(noised, start)
 
     def test_the_authors_way_of_testing_says_so(self):
-        block = methods.build(private(method="si_dpsgd", test_at="mu"), N).privacy()
+        block = build(private(method="si_dpsgd", test_at="mu")).privacy()
         assert block["proven"]["why"].endswith("µ_T is used without noise")
 
     def test_adam_is_refused(self):
         with pytest.raises(ValueError, match="optimizer: expected sgd for method 'si_dpsgd'"):
-            methods.build(private(method="si_dpsgd", optimizer="adam"), N)
+            build(private(method="si_dpsgd", optimizer="adam"))
 
 
 @pytest.mark.parametrize(("method", "factor"), [("dpsgd", math.sqrt(2)), ("si_dpsgd", 1.0)])
@@ -238,7 +243,7 @@ def _two_steps(run: Run) -> float:
 
 def with_linear_loss(run: Run):
     """The run's method with the loss w·x, whose gradient is 1 > C."""
-    method = methods.build(run, 10)
+    method = build(run, nn.Linear(1, 1), 10)
     method.summed = lambda model, x, y, step: {"weight": torch.full((1, 1), method.clip_norm(step))}
     return method
 
@@ -251,16 +256,19 @@ def test_noisy_sgd_adds_noise_of_its_scale_to_the_mean_gradient():
     assert noise.std() == pytest.approx(0.3, rel=0.01)
 
 
+OTHER_SETTINGS = {
+    "noisy_sgd": {"gradient_noise_std": 0.01},
+    "adaptive_layerwise": {"public_examples": 100, "gradient_norm_examples": 50},
+}
+
+
 @pytest.mark.parametrize("method", registry.names("methods"))
 def test_every_method_trains_and_says_what_it_is_worth(method):
-    settings = {"gradient_noise_std": 0.01} if method == "noisy_sgd" else {}
-    run = (
-        private(method=method, lr=0.5, **settings) if method.endswith("dpsgd") else make_run(method=method, **settings)
-    )
-    record = train(run)
+    is_private, settings = method not in ("non_private", "noisy_sgd"), OTHER_SETTINGS.get(method, {})
+    record = train(private(method=method, lr=0.5, **settings) if is_private else make_run(method=method, **settings))
     assert record["metrics"]["test_accuracy"] > 30
     assert record["privacy"]["proven"]["why"]
-    assert (record["history"]["train_loss"][0] is None) == method.endswith("dpsgd")  # a private loss is not recorded
+    assert (record["history"]["train_loss"][0] is None) == is_private  # a private loss is not recorded
 
 
 @pytest.mark.parametrize(
@@ -271,11 +279,11 @@ def test_every_method_trains_and_says_what_it_is_worth(method):
         (private(weight_noise_std=1.0), "weight_noise_std: expected 0.0 for method 'dpsgd'; got 1.0"),
         (
             private(norm="batch"),
-            "norm: expected none, layer or layer_without_affine for method 'dpsgd'; got 'batch', which makes every",
+            "norm: expected none, layer, layer_without_affine or instance .* for method 'dpsgd'",
         ),
         (
             private(method="si_dpsgd", norm="batch"),
-            "norm: expected none, layer or layer_without_affine for method 'si_dpsgd'",
+            "norm: expected none, .* for method 'si_dpsgd'.*; got 'batch', which makes every",
         ),
         (private(test_at="mu"), "test_at: expected 'theta' for method 'dpsgd'; got 'mu'"),
         (private(batch_size=N + 1), f"batch_size: expected 1 to {N}"),
@@ -283,4 +291,4 @@ def test_every_method_trains_and_says_what_it_is_worth(method):
 )
 def test_settings_that_a_method_does_not_have_are_refused(run, message):
     with pytest.raises(ValueError, match=message):
-        methods.build(run, N)
+        build(run)

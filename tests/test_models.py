@@ -9,25 +9,77 @@ from torch import nn
 from lib import models, registry
 from lib.layers import NoisyConv2d, NoisyLinear
 
-NAMES = registry.names("models")
+STAGES = [*[1] * 5, *[2] * 5, *[4] * 5, *[8] * 5]  # of ResNet-18: the projection is the third convolution of a stage
 WIDTHS = {
     "lenet5": [6, 16, 120, 84, 10],
     "lenet_300_100": [300, 100, 10],
     "pca_1000": [1000, 10],
     "tf_privacy": [16, 32, 32, 10],
+    "convnet": [32, 64, 64, 128, 10],
+    "lenet5_tanh": [6, 16, 120, 84, 10],
+    "resnet18": [*(64 * stage for stage in STAGES), 10],
+    "resnet18_narrow": [*(16 * stage for stage in STAGES), 10],
 }
 PARAMETERS = {"lenet5": 61_706, "lenet_300_100": 266_610, "pca_1000": 71_010, "tf_privacy": 26_010}
+PARAMETERS |= {"convnet": 131_466, "lenet5_tanh": 61_706, "resnet18": 11_164_362, "resnet18_narrow": 699_066}
+NAMES = ["lenet5", "lenet_300_100", "pca_1000", "tf_privacy"]  # v1's and v2's: a norm layer after every trainable one
+LAYERS = {"convnet": (10, 18), "lenet5_tanh": (10, 16), "resnet18": (22, 62)}  # bc's: tensors, without and with BN
+IMAGES = {"convnet": (3, 32, 32), "lenet5_tanh": (1, 32, 32), "resnet18": (3, 32, 32), "resnet18_narrow": (3, 32, 32)}
 
 
 def trainable_maps(model: nn.Module) -> list[nn.Module]:
     return [layer for layer in model.modules() if isinstance(layer, NoisyConv2d | NoisyLinear)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", registry.names("models"))
 def test_architectures_are_the_papers(name):
-    model = models.build(name)
+    with torch.device("meta"):
+        model = models.build(name)
     assert [len(layer.weight) for layer in trainable_maps(model)] == WIDTHS[name]
     assert sum(p.numel() for p in model.parameters()) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_bc_networks_have_as_many_parameter_tensors_as_bc_counts_layers(name):
+    """62 for ResNet-18; BN-LeNet-5's 8 are modules, of two tensors each."""
+    with torch.device("meta"):
+        found = [len(list(models.build(name, norm=norm).parameters())) for norm in ("none", "batch")]
+    assert tuple(found) == LAYERS[name]
+
+
+@pytest.mark.parametrize("name", [name for name in IMAGES if name != "resnet18"])
+@pytest.mark.parametrize("norm", ["none", "batch", "layer", "layer_without_affine", "instance"])
+def test_bc_networks_turn_images_into_logits(name, norm):
+    if (name, norm) == ("lenet5_tanh", "instance"):
+        with pytest.raises(ValueError, match="single value per channel, which normalised by itself is 0; got 'insta"):
+            models.build(name, norm=norm)
+        return
+    model = models.build(name, norm=norm, classes=7)
+    assert model(torch.rand(3, *IMAGES[name])).shape == (3, 7)
+
+
+def test_instance_norm_is_batch_norm_of_a_batch_of_one():
+    x, (batch,), (instance,) = (
+        torch.rand(4, 5, 6, 6),
+        models.norm_layer("batch", 5, 6, 6),
+        models.norm_layer("instance", 5, 6, 6),
+    )
+    torch.testing.assert_close(instance(x), torch.cat([batch(one) for one in x.split(1)]))
+
+
+def test_in_convnet_the_norm_layer_follows_the_activation():
+    layers = list(models.build("convnet", norm="batch"))
+    assert [type(layer) for layer in layers[:4]] == [NoisyConv2d, nn.ReLU, nn.BatchNorm2d, nn.AvgPool2d]
+
+
+def test_a_resnet_block_is_its_residual_plus_its_shortcut():
+    model, x = models.build("resnet18_narrow", norm="batch").eval(), torch.rand(2, 3, 32, 32)
+    stem, block = model[:3](x), model[5]  # the first block that halves the map
+    x = model[3:5](stem)
+    assert x.shape == (2, 16, 32, 32)
+    expected = (block.residual(x) + block.shortcut(x)).relu()
+    assert expected.shape == (2, 32, 16, 16)
+    assert torch.equal(block(x), expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,5 +142,7 @@ def test_plain_networks_do(name):
 
 
 def test_an_unknown_norm_is_refused():
-    with pytest.raises(ValueError, match="norm: expected one of none, batch, layer, layer_without_affine; got 'group'"):
+    with pytest.raises(
+        ValueError, match="norm: expected one of none, batch, layer, layer_without_affine, instance; got 'group'"
+    ):
         models.build("lenet5", norm="group")

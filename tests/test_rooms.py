@@ -32,11 +32,15 @@ WITH_TORCH = {
     "grads": {"layers"},
     "generators": set(),
     "sampling": {"accounting"},
-    "methods": {"accounting", "generators", "grads", "registry", "run", "sampling"},
+    "methods": {"accounting", "generators", "grads", "layers", "registry", "run", "sampling"},
     "data": set(),
+    "preprocessing": {"data"},
     "pca": {"data"},
     "environment": set(),
-    "train": {"data", "environment", "generators", "layers", "methods", "models", "pca", "run", "schedules", "store"},
+    "train": {
+        *("data", "environment", "generators", "layers", "methods", "models", "pca", "preprocessing", "run"),
+        *("schedules", "store"),
+    },
     "sweep": {"data", "plan", "run", "store", "tables", "train", "tuning"},
     "bench": {"environment", "generators", "grads", "layers", "methods", "models", "registry", "run", "store"},
 }

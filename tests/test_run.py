@@ -66,11 +66,20 @@ def test_every_field_counts_in_the_id():
         "pca_noise_multiplier": 1.0,
         "test_at": "mu",
         "activation": "tanh",
+        "public_examples": 10,
+        "mini_set_size": 2,
+        "averaged_over": "examples",
+        "layers": "modules",
+        "adaptive_clipping": "zhang",
+        "fix_converged": "epoch",
+        "augmentation": "crop",
+        "input_scale": "standardised",
     }
     ids = {make_run(**{name: value}).id for name, value in changes.items()}
     ids.add(make_run(epsilon=1.0, sampler="poisson").id)
-    assert len(ids | {make_run().id}) == len(changes) + 2
-    assert set(changes) | {"epsilon"} == {field.name for field in fields(Run)}
+    ids.add(make_run(public_examples=10, gradient_norm_examples=5).id)
+    assert len(ids | {make_run().id}) == len(changes) + 3
+    assert set(changes) | {"epsilon", "gradient_norm_examples"} == {field.name for field in fields(Run)}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +104,7 @@ def test_every_field_counts_in_the_id():
         ({"epochs": 0}, "epochs: expected at least 1; got 0"),
         ({"epochs": 1.5}, "epochs: expected int; got 1.5"),
         ({"seed": True}, "seed: expected int; got True"),
-        ({"norm": "group"}, "norm: expected one of none, batch, layer, layer_without_affine; got 'group'"),
+        ({"norm": "group"}, "norm: expected one of none, batch, layer, layer_without_affine, instance; got 'group'"),
         ({"model": "lenet"}, f"unknown model 'lenet'; expected one of {MODELS}"),
         ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
     ],

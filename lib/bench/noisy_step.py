@@ -28,7 +28,7 @@ def plain_twin(model: nn.Sequential) -> nn.Sequential:
 
 def step(model: nn.Module, run: Run, x: torch.Tensor, y: torch.Tensor) -> Step:
     """One training step of ``model``."""
-    method, optimizer = methods.build(run, BATCH), torch.optim.Adam(model.parameters(), lr=run.lr, fused=True)
+    method, optimizer = methods.build(run, BATCH, model), torch.optim.Adam(model.parameters(), lr=run.lr, fused=True)
 
     def once() -> None:
         method.backward(model, x, y, 0)

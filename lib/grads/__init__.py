@@ -23,7 +23,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lib.grads import fast, reference
+from lib.grads.groups import Group as Group
 from lib.grads.groups import Groups
+from lib.grads.mini_set import clipped_mean as clipped_mean
 
 IMPLEMENTATIONS = {"fast": fast.clipped_sum, "reference": reference.clipped_sum}
 
@@ -36,15 +38,16 @@ def clipped_sum(
     x: Tensor,
     y: Tensor,
     *,
-    clip_norm: float | Mapping[str, float],
+    clip_norm: float | Mapping[Group, float] | Groups,
     implementation: str = "fast",
     microbatch_size: int | None = None,
-) -> tuple[dict[str, Tensor], Tensor | dict[str, Tensor]]:
+) -> tuple[dict[str, Tensor], Tensor | dict[Group, Tensor]]:
     """``({parameter name: Σ_i clipped g_i}, ‖g_i‖ before clipping (B,))``; the model's ``grad`` fields are not touched.
 
     ``loss(outputs, y) -> (B,)``, one loss per example.  ``clip_norm``: C > 0 (``math.inf``: no clipping), or one for
-    each group of parameters, ``{module or parameter name: C_h}``; then each group is clipped by itself and the norms
-    come as ``{group: (B,)}``.  ``microbatch_size`` bounds the memory and changes nothing else.
+    each group of parameters, ``{module or parameter name, or a tuple of them: C_h}``; then each group is clipped by
+    itself and the norms come as ``{group: (B,)}``.  Or :class:`~lib.grads.groups.Groups`, with scales for the norms.
+    ``microbatch_size`` bounds the memory and changes nothing else.
 
     An example with a non-finite gradient counts as zero; its norm is returned as it is.  An empty batch gives zeros.
     Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, an unknown
@@ -55,7 +58,7 @@ def clipped_sum(
     if microbatch_size is not None and microbatch_size < 1:
         raise ValueError(f"microbatch_size: expected None or at least 1; got {microbatch_size}")
     _refuse_batch_statistics(model)
-    groups = Groups(model, clip_norm)
+    groups = clip_norm if isinstance(clip_norm, Groups) else Groups(model, clip_norm)
     total = {name: torch.zeros_like(p) for name, p in model.named_parameters() if p.requires_grad}
     norms = [torch.zeros(0, len(groups.names), dtype=next(iter(total.values())).dtype, device=x.device)]
     for part_x, part_y in zip(

@@ -6,17 +6,25 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+Group = str | tuple[str, ...]  # the name of a module or parameter, or several
 WHOLE = ""  # the name of the one group when the whole gradient is clipped
 
 
 class Groups:
     """Which group each trainable parameter belongs to.
 
-    ``clip_norm`` is C for the whole gradient, or ``{module or parameter name: C_h}``; a parameter belongs to the
-    longest of the names that it lies under.  ``names`` are in the order given, ``of[parameter name]`` the index.
+    ``clip_norm`` is C for the whole gradient, or ``{group: C_h}``, where a group is the name of a module or parameter,
+    or a tuple of such; a parameter belongs to the longest of the names that it lies under.  ``names`` are in the order
+    given, ``of[parameter name]`` the index.  Norms are those of the gradient with every parameter's part multiplied by
+    its entry in ``scales`` (1 where there is none).
     """
 
-    def __init__(self, model: nn.Module, clip_norm: float | Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        clip_norm: float | Mapping[Group, float],
+        scales: Mapping[str, float] | None = None,
+    ) -> None:
         self._whole = not isinstance(clip_norm, Mapping)
         norms = {WHOLE: clip_norm} if self._whole else dict(clip_norm)
         for name, norm in norms.items():
@@ -24,18 +32,21 @@ class Groups:
                 where = f"clip_norm of {name!r}" if name else "clip_norm"
                 raise ValueError(f"{where}: expected more than 0; got {norm!r}")
         self.names, self._norms, self.of = list(norms), list(norms.values()), {}
+        self._scales = dict(scales or {})
+        owners = {member: i for i, name in enumerate(self.names) for member in _members(name)}
         for parameter, value in model.named_parameters():
             if value.requires_grad:
-                under = [n for n in self.names if n == WHOLE or parameter == n or parameter.startswith(f"{n}.")]
+                under = [n for n in owners if n == WHOLE or parameter == n or parameter.startswith(f"{n}.")]
                 if not under:
-                    raise ValueError(f"clip_norm: expected a group for {parameter!r}; got {', '.join(self.names)}")
-                self.of[parameter] = self.names.index(max(under, key=len))
+                    raise ValueError(f"clip_norm: expected a group for {parameter!r}; got {', '.join(owners)}")
+                self.of[parameter] = owners[max(under, key=len)]
         if unused := [name for i, name in enumerate(self.names) if i not in self.of.values()]:
             raise ValueError(f"clip_norm: expected names of the model's modules or parameters; got {unused[0]!r}")
 
     def norms(self, squares: Mapping[str, Tensor]) -> Tensor:
         """Norms (B, groups) from the squared norms (B,) of every parameter's gradient."""
-        members = [[square for name, square in squares.items() if self.of[name] == i] for i in range(len(self.names))]
+        scaled = {name: square * self._scales.get(name, 1.0) ** 2 for name, square in squares.items()}
+        members = [[square for name, square in scaled.items() if self.of[name] == i] for i in range(len(self.names))]
         zeros = torch.zeros_like(next(iter(squares.values())))
         return torch.stack([sum(of_group, zeros) for of_group in members], dim=1).sqrt()
 
@@ -45,6 +56,14 @@ class Groups:
         factors = torch.where(norms <= clip, torch.ones_like(norms), clip / norms)
         return torch.where(norms.isfinite().all(dim=1, keepdim=True), factors, torch.zeros_like(norms))
 
-    def named(self, norms: Tensor) -> Tensor | dict[str, Tensor]:
+    def reach(self, parameter: str) -> float:
+        """How long the clipped, unscaled part of ``parameter`` can be: its group's C ÷ its scale."""
+        return self._norms[self.of[parameter]] / self._scales.get(parameter, 1.0)
+
+    def named(self, norms: Tensor) -> Tensor | dict[Group, Tensor]:
         """(B,) for the whole gradient, ``{group: (B,)}`` otherwise."""
         return norms[:, 0] if self._whole else dict(zip(self.names, norms.unbind(1), strict=True))
+
+
+def _members(group: Group) -> tuple[str, ...]:
+    return (group,) if isinstance(group, str) else group

@@ -50,6 +50,20 @@ def group_norm(layer: nn.GroupNorm, inputs: list[Tensor], gradients: list[Tensor
     return _affine(lambda x: F.group_norm(x, layer.num_groups, eps=layer.eps), reduce, inputs, gradients)
 
 
+def batch_norm(
+    layer: nn.BatchNorm1d | nn.BatchNorm2d, inputs: list[Tensor], gradients: list[Tensor]
+) -> dict[str, Contraction]:
+    """y = γ x̂ + β with statistics that are fixed, one of each for every channel; x (B, C, …)."""
+
+    def normalise(x: Tensor) -> Tensor:
+        return F.batch_norm(x, layer.running_mean, layer.running_var, eps=layer.eps)
+
+    def reduce(values: Tensor) -> Tensor:
+        return values.reshape(len(values), layer.num_features, -1).sum(2)
+
+    return _affine(normalise, reduce, inputs, gradients)
+
+
 def _affine(
     normalise: Callable[[Tensor], Tensor],
     reduce: Callable[[Tensor], Tensor],
@@ -89,6 +103,8 @@ _RULES: dict[type[nn.Module], Rule] = {
     NoisyConv2d: conv2d,
     nn.LayerNorm: layer_norm,
     nn.GroupNorm: group_norm,
+    nn.BatchNorm1d: batch_norm,
+    nn.BatchNorm2d: batch_norm,
     nn.Embedding: embedding,
 }
 

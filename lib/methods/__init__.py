@@ -2,7 +2,7 @@
 
 A method couples everything that its privacy depends on (which examples form a batch, what is done to their gradients,
 how much noise is added and where) with the account of it, so that wrong combinations cannot be written.  The trainer
-knows :class:`Method` and never a method's name.  A method file defines ``build(run, examples, device) -> Method``.
+knows :class:`Method` and never a method's name.  A method file defines ``build(run, examples, model) -> Method``.
 """
 
 from abc import ABC, abstractmethod
@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from lib import registry
 from lib.run import Run
 from lib.sampling import Sampler
+
+Public = tuple[Tensor, Tensor]  # inputs (M, …) and labels (M,)
 
 
 class Method(ABC):
@@ -34,6 +36,13 @@ class Method(ABC):
         """For each epoch its batches, as tensors of indices; the last epoch ends with ``steps``."""
         for start in range(0, self.steps, self.sampler.steps_per_epoch):
             yield islice(self.sampler.epoch(generator), self.steps - start)
+
+    def prepare(self, model: nn.Module, public: Public | None) -> None:  # noqa: B027  most have nothing to prepare
+        """Called before every epoch, with the run's public examples as the model takes them."""
+
+    def history(self) -> dict[str, Any]:
+        """What was measured before every epoch, for the record: name → values by epoch."""
+        return {}
 
     @abstractmethod
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor | None:
@@ -55,12 +64,12 @@ class Method(ABC):
         """The record's privacy block: what is claimed, proven and audited."""
 
 
-def build(run: Run, examples: int, device: torch.device | str = "cpu") -> Method:
-    """The method in ``lib/methods/<run.method>.py``, set up for ``run`` on ``examples`` training examples.
+def build(run: Run, examples: int, model: nn.Module) -> Method:
+    """The method in ``lib/methods/<run.method>.py``, set up for ``run`` of ``model`` on ``examples`` training examples.
 
     Raises ``ValueError`` for settings that the method does not have or cannot do.
     """
-    return registry.load("methods", run.method).build(run, examples, torch.device(device))
+    return registry.load("methods", run.method).build(run, examples, model)
 
 
 def refuse(run: Run, *fields: str) -> None:

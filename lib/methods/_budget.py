@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from lib import accounting
 from lib.accounting import Event
@@ -14,56 +14,60 @@ from lib.sampling import Sampler
 class Budget:
     """Noise multiplier of the first epoch and number of steps of ``run``, and the events that they make.
 
-    The private PCA, if there is one, is the first event: one query on all examples.
+    ``discount`` is what the noise multiplier is divided by in the account: how many times further than one clipped
+    vector can one example move what is released, in units of its noise (√L where L layers are clipped and noised each
+    by itself).  The private PCA, if there is one, is the first event: one query on all examples.
     """
 
     run: Run
     sampler: Sampler
+    discount: float
     noise_multiplier: float
     steps: int
 
     @property
     def events(self) -> list[Event]:
-        return _events(self.run, self.sampler, self.noise_multiplier, self.steps)
+        return _events(self.run, self.sampler, self.discount, self.noise_multiplier, self.steps)
 
     def epsilon(self, accountant: str) -> float:
         """ε at the run's δ."""
         return accounting.composed_epsilon(self.events, delta=self.run.delta, accountant=accountant)
 
 
-def budget(run: Run, sampler: Sampler) -> Budget:
+def budget(run: Run, sampler: Sampler, discount: float = 1.0) -> Budget:
     """The budget of ``run``: its noise from its ε, or its steps from both, or just what it says.
 
     Raises ``ValueError`` if it has neither a noise multiplier nor an ε, if noise has no clip norm to be relative to,
     if no noise keeps to ε, or if ε is spent before the first step.
     """
     # Seed and step size have no part in it, so the runs of a search share one calibration.
-    return replace(_budget(replace(run, seed=0, lr=1.0), sampler), run=run)
+    return replace(_budget(replace(run, seed=0, lr=1.0), sampler, discount), run=run)
 
 
 @lru_cache(maxsize=64)
-def _budget(run: Run, sampler: Sampler) -> Budget:
+def _budget(run: Run, sampler: Sampler, discount: float) -> Budget:
     z, planned = run.noise_multiplier, run.epochs * sampler.steps_per_epoch
     if z is None and run.epsilon is None:
         raise ValueError(f"noise_multiplier: expected one, or an epsilon, for method {run.method!r}; got None")
     if run.clip_norm is None and z != 0:
         raise ValueError(f"clip_norm: expected one for method {run.method!r}, unless noise_multiplier is 0; got None")
-    counted = {"delta": run.delta, "accountant": run.accountant}
+    counted, events = {"delta": run.delta, "accountant": run.accountant}, partial(_events, run, sampler, discount)
     if z is None:
-        z = accounting.smallest_noise(lambda z: _events(run, sampler, z, planned), epsilon=run.epsilon, **counted)
-        return Budget(run, sampler, z, planned)
+        z = accounting.smallest_noise(lambda z: events(z, planned), epsilon=run.epsilon, **counted)
+        return Budget(run, sampler, discount, z, planned)
     if run.epsilon is None:
-        return Budget(run, sampler, z, planned)
-    if accounting.composed_epsilon(_events(run, sampler, z, planned), **counted) <= run.epsilon:
-        return Budget(run, sampler, z, planned)
-    steps = accounting.most_steps(lambda steps: _events(run, sampler, z, steps), epsilon=run.epsilon, **counted)
+        return Budget(run, sampler, discount, z, planned)
+    if accounting.composed_epsilon(events(z, planned), **counted) <= run.epsilon:
+        return Budget(run, sampler, discount, z, planned)
+    steps = accounting.most_steps(lambda steps: events(z, steps), epsilon=run.epsilon, **counted)
     if steps == 0:
         raise ValueError(f"epsilon: expected enough for one step at noise multiplier {z:g}; got {run.epsilon!r}")
-    return Budget(run, sampler, z, steps)
+    return Budget(run, sampler, discount, z, steps)
 
 
-def _events(run: Run, sampler: Sampler, noise_multiplier: float, steps: int) -> list[Event]:
+def _events(run: Run, sampler: Sampler, discount: float, noise_multiplier: float, steps: int) -> list[Event]:
     """One event, or one for each epoch where the noise multiplier changes with them."""
+    noise_multiplier /= discount
     relation, per_epoch = run.neighbouring_relation, sampler.steps_per_epoch
     events = []
     if run.pca_noise_multiplier is not None:

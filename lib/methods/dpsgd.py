@@ -28,35 +28,43 @@ ASSUMES = (
     "batches drawn as the sampler says, floating-point noise as good as Gaussian, data set size and settings public; "
     "the search for the settings, on held-out examples of the training set, is not counted"
 )
+BATCH_CLIPPING_ONLY = ("mini_set_size", "averaged_over", "fix_converged")
+ADAPTIVE_ONLY = ("gradient_norm_examples", "layers", "adaptive_clipping")
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
 
 class DPSGD(Method):
     """The method of the module's page, set up for one run."""
 
-    def __init__(self, run: Run, examples: int, device: torch.device) -> None:
+    sensitivity = "sensitivity C"  # in words, for the record
+
+    def __init__(self, run: Run, examples: int, model: nn.Module, *, discount: float = 1.0) -> None:
         super().__init__(run, examples)
-        self.budget = budget(run, self.sampler)
+        self.budget = budget(run, self.sampler, discount)
         self.steps = self.budget.steps
-        self._noise = generator(run.seed, "gradient noise", device)
+        self._noise = generator(run.seed, "gradient noise", next(model.parameters()).device)
 
     def clip_norm(self, step: int) -> float:
         """C at ``step``; infinite if nothing is clipped."""
         first = math.inf if self.run.clip_norm is None else self.run.clip_norm
         return first * self.run.clip_norm_decay ** (step // self.sampler.steps_per_epoch)
 
+    def noise_multiplier(self, step: int) -> float:
+        """z at ``step``."""
+        return self.budget.noise_multiplier * self.run.noise_multiplier_decay ** (step // self.sampler.steps_per_epoch)
+
     def noise_std(self, step: int) -> float:
         """z·C at ``step``: the noise on the sum of the clipped gradients."""
-        z = self.budget.noise_multiplier * self.run.noise_multiplier_decay ** (step // self.sampler.steps_per_epoch)
+        z = self.noise_multiplier(step)
         return z * self.clip_norm(step) if z else 0.0
 
     def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
         """Σ of the clipped gradients, before noise: what has sensitivity C."""
-        clip_norm, microbatch = self.clip_norm(step), MICROBATCH[x.device.type]
+        clip_norm = self.clip_norm(step)
         if self.run.clipped == "layer":
             layers = [n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
             clip_norm = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
-        return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, microbatch_size=microbatch)[0]
+        return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, microbatch_size=MICROBATCH[x.device.type])[0]
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
         total, std = self.summed(model, x, y, step), self.noise_std(step)
@@ -68,20 +76,14 @@ class DPSGD(Method):
         return torch.empty_like(parameter).normal_(0.0, std, generator=self._noise).detach()
 
     def privacy(self) -> dict[str, Any]:
-        run, able = (
-            self.run,
-            accounting.accountants(sampler=self.run.sampler, neighbouring_relation=self.run.neighbouring_relation),
-        )
+        run = self.run
+        able = accounting.accountants(sampler=run.sampler, neighbouring_relation=run.neighbouring_relation)
         prover = next((name for name in PROVERS if name in able), None)
-        return self._block(
-            {
-                "epsilon": None if prover is None else _finite(self.budget.epsilon(prover)),
-                "assumes": ASSUMES,
-                "why": f"no accountant here covers {run.sampler} under {run.neighbouring_relation}"
-                if prover is None
-                else f"sensitivity C, accountant {prover}",
-            }
-        )
+        if prover is None:
+            why = f"no accountant here covers {run.sampler} under {run.neighbouring_relation}"
+            return self._block({"epsilon": None, "assumes": ASSUMES, "why": why})
+        proven = _finite(self.budget.epsilon(prover))
+        return self._block({"epsilon": proven, "assumes": ASSUMES, "why": f"{self.sensitivity}, accountant {prover}"})
 
     def _block(self, proven: dict[str, Any]) -> dict[str, Any]:
         run = self.run
@@ -108,12 +110,13 @@ def check(run: Run) -> None:
     refuse(run, "gradient_noise_std", "weight_noise_std")
     if run.norm == "batch":
         raise ValueError(
-            f"norm: expected none, layer or layer_without_affine for method {run.method!r}; got 'batch', which makes "
-            "every example's gradient depend on all others, so that clipping each bounds nothing"
+            f"norm: expected none, layer, layer_without_affine or instance (batch norm of a batch of one) for method "
+            f"{run.method!r} with every example clipped by itself; got 'batch', which makes every example's gradient "
+            "depend on all others, so that clipping each bounds nothing"
         )
 
 
-def build(run: Run, examples: int, device: torch.device) -> DPSGD:
+def build(run: Run, examples: int, model: nn.Module) -> DPSGD:
     check(run)
-    refuse(run, "test_at")
-    return DPSGD(run, examples, device)
+    refuse(run, "test_at", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
+    return DPSGD(run, examples, model)

@@ -17,9 +17,9 @@ from lib.run import Run
 class NoisySGD(NonPrivate):
     """σ is the run's ``gradient_noise_std``, in the unit of the gradient."""
 
-    def __init__(self, run: Run, examples: int, device: torch.device) -> None:
+    def __init__(self, run: Run, examples: int, model: nn.Module) -> None:
         super().__init__(run, examples)
-        self._noise = generator(run.seed, "gradient noise", device)
+        self._noise = generator(run.seed, "gradient noise", next(model.parameters()).device)
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor:
         loss = super().backward(model, x, y, step)
@@ -34,6 +34,6 @@ class NoisySGD(NonPrivate):
         return block
 
 
-def build(run: Run, examples: int, device: torch.device) -> NoisySGD:
+def build(run: Run, examples: int, model: nn.Module) -> NoisySGD:
     refuse(run, *PRIVATE_ONLY, "sampler")
-    return NoisySGD(run, examples, device)
+    return NoisySGD(run, examples, model)

@@ -2,18 +2,30 @@
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lib.methods import Method, refuse
+from lib.methods import Method, Public, refuse
+from lib.methods._gradient_norms import GradientNorms
+from lib.methods.dpsgd import BATCH_CLIPPING_ONLY
 from lib.run import Run
 
 NOT_PRIVATE = "non-private training: gradients are neither clipped nor noised"
 
 
 class NonPrivate(Method):
-    """Cross-entropy, averaged over the batch."""
+    """Cross-entropy, averaged over the batch.  The layers' gradient norms are measured if the run asks for it."""
+
+    def __init__(self, run: Run, examples: int) -> None:
+        super().__init__(run, examples)
+        self._norms = GradientNorms(run.gradient_norm_examples)
+
+    def prepare(self, model: nn.Module, public: Public | None) -> None:
+        if self._norms.examples:
+            self._norms.measure(model, public)
+
+    def history(self) -> dict[str, Any]:
+        return {"gradient_norms": self._norms.means} if self._norms.examples else {}
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor:
         model.zero_grad(set_to_none=True)
@@ -45,9 +57,12 @@ PRIVATE_ONLY = (
     "accountant",
     "neighbouring_relation",
     "test_at",
+    "layers",
+    "adaptive_clipping",
+    *BATCH_CLIPPING_ONLY,
 )
 
 
-def build(run: Run, examples: int, device: torch.device) -> NonPrivate:
+def build(run: Run, examples: int, model: nn.Module) -> NonPrivate:
     refuse(run, *PRIVATE_ONLY, "gradient_noise_std", "sampler")
     return NonPrivate(run, examples)

@@ -17,15 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from lib import accounting
-from lib.methods.dpsgd import DPSGD, check
+from lib.methods import refuse
+from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, DPSGD, check
 from lib.run import Run
 
 
 class SIDPSGD(DPSGD):
     """The parameters hold θ_t, starting from θ_0 = µ_0; the means are kept beside them."""
 
-    def __init__(self, run: Run, examples: int, device: torch.device) -> None:
-        super().__init__(run, examples, device)
+    def __init__(self, run: Run, examples: int, model: nn.Module) -> None:
+        super().__init__(run, examples, model)
         self._means: list[Tensor] = []
         self._std = 0.0
 
@@ -85,11 +86,12 @@ def _set(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
         parameter.copy_(value)
 
 
-def build(run: Run, examples: int, device: torch.device) -> SIDPSGD:
+def build(run: Run, examples: int, model: nn.Module) -> SIDPSGD:
     check(run)
+    refuse(run, *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
     if run.optimizer != "sgd":
         raise ValueError(
             "optimizer: expected sgd for method 'si_dpsgd', whose noise is scaled by the step size; "
             f"got {run.optimizer!r}"
         )
-    return SIDPSGD(run, examples, device)
+    return SIDPSGD(run, examples, model)

@@ -7,6 +7,8 @@ A model file defines ``build(norm, activation, classes) -> nn.Module``; all its 
     61706
 """
 
+import math
+
 from torch import nn
 
 from lib import registry
@@ -30,7 +32,8 @@ def norm_layer(norm: str, *shape: int, last: bool = False) -> list[nn.Module]:
     v2 eq. 1 to 3: batch norm takes its mean and variance over examples (and positions), layer norm over all
     neurons of the layer, [C, H, W] for a convolution; both with learnable γ = 1, β = 0 at the start.  v1's code has
     neither γ and β nor a normalisation of the ``last`` layer: that is ``layer_without_affine``, which leaves fewer
-    parameters to carry noise.
+    parameters to carry noise.  ``instance`` is the batch norm of a batch of one: every channel of every image by
+    itself, so it needs more than one position.
     """
     if norm == "none":
         return []
@@ -40,4 +43,11 @@ def norm_layer(norm: str, *shape: int, last: bool = False) -> list[nn.Module]:
         return [] if last else [nn.LayerNorm(list(shape), elementwise_affine=False)]
     if norm == "batch":
         return [nn.BatchNorm2d(shape[0]) if len(shape) == 3 else nn.BatchNorm1d(shape[0])]
-    raise ValueError(f"norm: expected one of none, batch, layer, layer_without_affine; got {norm!r}")
+    if norm == "instance":
+        if math.prod(shape[1:]) == 1:
+            raise ValueError(
+                f"norm: expected none, batch, layer or layer_without_affine, as a layer of shape {shape} has a single "
+                "value per channel, which normalised by itself is 0; got 'instance'"
+            )
+        return [nn.GroupNorm(shape[0], shape[0])]
+    raise ValueError(f"norm: expected one of none, batch, layer, layer_without_affine, instance; got {norm!r}")

@@ -132,7 +132,7 @@ TABLE = Table(
         for column, value in zip(COLUMNS, values, strict=False)
     },
     cell=cell,
-    grid={"lr": (0.25, 0.5, 1.0)},
+    grid={"lr": (0.25, 0.5, 1.0, 2.0)},
     tuning=tuning,
     tuned=lambda row, column: column is not None,
     not_run=NOT_RUN,

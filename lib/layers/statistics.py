@@ -1,0 +1,28 @@
+"""Batch norm's statistics taken from examples of one's choice instead of the training batches."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
+
+CHUNK = 1000  # examples in one forward pass; the statistics are averaged over the passes
+
+
+@contextmanager
+def statistics_of(model: nn.Module, x: Tensor) -> Iterator[None]:
+    """Inside, ``model`` is in evaluation mode and its batch norm layers hold the statistics of ``x`` (M, …).
+
+    Afterwards mode and running averages are what they were.  Without batch norm there is the mode alone.
+    """
+    kept, training = {name: buffer.clone() for name, buffer in model.named_buffers()}, model.training
+    model.eval()  # the mode that update_bn returns to
+    update_bn(x.split(CHUNK), model)
+    try:
+        yield
+    finally:
+        model.train(training)
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                buffer.copy_(kept[name])

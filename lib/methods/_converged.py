@@ -1,0 +1,58 @@
+"""Weights that have converged are fixed (bc 3.4, "sparsification": proposed there, never run).
+
+"A weight entry has converged if, over a large number of recent rounds, it hovers around an average with standard
+deviation corresponding to the added DP noise.  We may fix the weight entry to this average."  Here: over an epoch of W
+rounds its variance is at most that of a walk made of the noise alone, (W² − 1)/(6W) times the variance of one round's
+noise.  Only released weights are looked at, so this is post-processing; a fixed entry takes no part in the clipping.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class Converged:
+    """Which entries are still trained (``active``), and what they did since the last :meth:`fix`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.active = {name: torch.ones_like(p, dtype=torch.bool) for name, p in trained.items()}
+        self._stds = dict.fromkeys(trained, 0.0)  # of this round's noise, before the step size
+        self._restart(trained)
+
+    def _restart(self, trained: dict[str, Tensor]) -> None:
+        self._start = {name: p.detach().clone() for name, p in trained.items()}
+        self._moved = {name: torch.zeros_like(p) for name, p in self._start.items()}  # Σ (w − start)
+        self._squares = {name: torch.zeros_like(p) for name, p in self._start.items()}  # Σ (w − start)²
+        self._noise = dict.fromkeys(trained, 0.0)  # Σ variance of a round's noise
+        self._rounds = 0
+
+    @torch.no_grad()
+    def hold(self, name: str, parameter: nn.Parameter, noise_std: float) -> None:
+        """Before the update: a fixed entry's gradient, noise included, is 0."""
+        parameter.grad.mul_(self.active[name])
+        self._stds[name] = noise_std
+
+    @torch.no_grad()
+    def observe(self, model: nn.Module, lr: float) -> None:
+        """After the update."""
+        for name, parameter in model.named_parameters():
+            if name in self.active:
+                moved = parameter - self._start[name]
+                self._moved[name] += moved
+                self._squares[name] += moved.square()
+                self._noise[name] += (lr * self._stds[name]) ** 2
+        self._rounds += 1
+
+    @torch.no_grad()
+    def fix(self, model: nn.Module) -> None:
+        """At the end of an epoch: fix what has converged to its average; then start afresh."""
+        rounds, trained = self._rounds, {name: p for name, p in model.named_parameters() if name in self.active}
+        if rounds > 1:
+            for name, parameter in trained.items():
+                mean = self._moved[name] / rounds
+                variance = self._squares[name] / rounds - mean.square()
+                walk = self._noise[name] / rounds * (rounds**2 - 1) / (6 * rounds)
+                converged = self.active[name] & (variance <= walk)
+                parameter.copy_(torch.where(converged, self._start[name] + mean, parameter))
+                self.active[name] &= ~converged
+        self._restart(trained)

@@ -1,0 +1,36 @@
+"""The norms of the layers' gradients on public examples, which bc clips by.
+
+The network is in evaluation mode, its batch norm with the statistics of the public examples: an example then has a
+gradient of its own, and no running average of private batches gets into the clip norms.
+"""
+
+import math
+
+from torch import Tensor, nn
+
+from lib.grads import clipped_sum
+from lib.layers import statistics_of
+from lib.methods import Public
+from lib.methods.dpsgd import LOSS, MICROBATCH
+
+
+class GradientNorms:
+    """‖∇_h f(w; ξ)‖ for every parameter tensor h and the first ``examples`` public ξ, and their means so far."""
+
+    def __init__(self, examples: int) -> None:
+        self.examples = examples
+        self.means: dict[str, list[float]] = {}  # by tensor, one value for each measurement
+
+    def measure(self, model: nn.Module, public: Public) -> dict[str, Tensor]:
+        """``{parameter name: norms (n,)}``, of the examples where all are finite."""
+        (inputs, labels), names = public, [name for name, p in model.named_parameters() if p.requires_grad]
+        x, y = inputs[: self.examples], labels[: self.examples]
+        with statistics_of(model, inputs):
+            norms = clipped_sum(
+                model, LOSS, x, y, clip_norm=dict.fromkeys(names, math.inf), microbatch_size=MICROBATCH[x.device.type]
+            )[1]
+        finite = sum(norm.isfinite() for norm in norms.values()) == len(norms)
+        norms = {name: norm[finite] for name, norm in norms.items()}
+        for name, norm in norms.items():
+            self.means.setdefault(name, []).append(float(norm.mean()) if len(norm) else None)
+        return norms

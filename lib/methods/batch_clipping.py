@@ -1,0 +1,111 @@
+"""General batch clipping (bc 3.1): the mean gradients of mini-sets are clipped, instead of every example's by itself.
+
+A batch of m examples is k mini-sets S_j of s examples each, m = k·s.  With g(S) = (1/s) Σ_{ξ in S} ∇f(w; ξ),
+
+    ``U = Σ_{j ≤ k} [g(S_j)]_C + N(0, (zC)²)``,     ``w ← w − (η/k) U``
+
+s = 1 is individual clipping (IC, DPSGD), s = m batch clipping (BC).  Replacing one example changes one mini-set,
+hence one clipped vector, hence U by at most 2C, whatever happens inside a mini-set: batch norm included.  bc's
+N(0, (2Cσ)²) is z = 2σ.  In bc the update is divided by k, ``averaged_over="vectors"``: at equal ε the noise of a BC
+update is then m times that of an IC update.  With ``averaged_over="examples"`` it is divided by m, and the noise is the
+same for every s.
+
+**Adding or removing** one example can turn the clipped mean of the only mini-set around, so under Poisson sampling BC
+moves by 2C too, and the account is discounted by 2 (bc's footnote says that Poisson sampling removes the factor 2; it
+does for s = 1 alone).  And running averages of batch norm, if they are what is tested, are released without account.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lib.grads import Groups, clipped_mean, clipped_sum
+from lib.methods import Public, refuse
+from lib.methods._converged import Converged
+from lib.methods.dpsgd import ADAPTIVE_ONLY, DPSGD, LOSS, MICROBATCH, check
+from lib.run import Run
+
+PUBLIC = "; the examples set aside as public are public"
+RUNNING = "batch norm's running averages are released with the network, and unaccounted"
+
+
+class BatchClipping(DPSGD):
+    """The method of the module's page, set up for one run; ``layers`` L are clipped each by itself."""
+
+    def __init__(self, run: Run, examples: int, model: nn.Module, *, layers: int = 1) -> None:
+        turns = 2.0 if run.mini_set_size > 1 and run.sampler == "poisson" else 1.0
+        super().__init__(run, examples, model, discount=turns * math.sqrt(layers))
+        self.sensitivity = "sensitivity 2C" if run.mini_set_size > 1 else "sensitivity C"
+        self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
+        self._converged = Converged(model) if run.fix_converged != "never" else None
+
+    def prepare(self, model: nn.Module, public: Public | None) -> None:
+        if self._converged:
+            self._converged.fix(model)
+
+    def groups(self, model: nn.Module, step: int) -> Groups:
+        """What is clipped together at ``step``, and to which norm."""
+        return Groups(model, self.clip_norm(step))
+
+    def clipped(self, model: nn.Module, x: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
+        """Σ_j [g(S_j)]_C, before noise."""
+        if self.run.mini_set_size == 1:
+            return clipped_sum(model, LOSS, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type])[0]
+        active = self._converged.active if self._converged else None
+        total, *others = [
+            clipped_mean(model, LOSS, *part, groups, active)
+            for part in zip(x.split(self.run.mini_set_size), y.split(self.run.mini_set_size), strict=True)
+        ]
+        return {name: sum((other[name] for other in others), start=value) for name, value in total.items()}
+
+    def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
+        groups, z = self.groups(model, step), self.noise_multiplier(step)
+        total = self.clipped(model, x, y, groups)
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                std = z * groups.reach(name) if z else 0.0
+                parameter.grad = (total[name] + self._draw(parameter, std)) / self._divisor
+                if self._converged:
+                    self._converged.hold(name, parameter, std / self._divisor)
+
+    def update(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        super().update(model, optimizer)
+        if self._converged:
+            self._converged.observe(model, optimizer.param_groups[0]["lr"])
+
+    def _block(self, proven: dict[str, Any]) -> dict[str, Any]:
+        run = self.run
+        if run.norm == "batch" and run.test_statistics == "running":
+            proven = {"epsilon": None, "assumes": "", "why": RUNNING}
+        elif run.public_examples:
+            proven = proven | {"assumes": proven["assumes"] + PUBLIC}
+        return super()._block(proven)
+
+
+def check_mini_sets(run: Run) -> None:
+    """``ValueError`` for mini-sets that do not fill a batch, or for which one example changes more than one."""
+    size, batch = run.mini_set_size, run.batch_size
+    if batch % size:
+        raise ValueError(f"mini_set_size: expected a divisor of batch_size {batch}; got {size}")
+    if size == 1:
+        check(run)
+        refuse(run, "fix_converged")
+        return
+    refuse(run, "gradient_noise_std", "weight_noise_std")
+    if run.neighbouring_relation != "replace_one" and (size != batch or run.sampler == "shuffled"):
+        raise ValueError(
+            f"neighbouring_relation: expected replace_one for mini-sets of {size} in {run.sampler} batches of {batch}, "
+            f"as one example more shifts all that follow; got {run.neighbouring_relation!r}"
+        )
+    if run.sampler == "poisson" and size != batch:
+        raise ValueError(f"sampler: expected a fixed size for {batch // size} mini-sets; got 'poisson'")
+    if run.fix_converged != "never" and (run.optimizer != "sgd" or run.momentum):
+        raise ValueError("fix_converged: expected 'never' but for sgd without momentum; got 'epoch'")
+
+
+def build(run: Run, examples: int, model: nn.Module) -> BatchClipping:
+    check_mini_sets(run)
+    refuse(run, "test_at", "clipped", *ADAPTIVE_ONLY)
+    return BatchClipping(run, examples, model)

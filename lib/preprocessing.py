@@ -1,0 +1,76 @@
+"""From uint8 images to what a model takes: augmented in training, scaled, all on the device and a batch at a time.
+
+bc's, in torchvision's words: crop 32×32 with padding 4, random horizontal flip, normalise.
+
+    >>> images = torch.arange(2 * 28 * 28, dtype=torch.int64).remainder(256).to(torch.uint8).view(2, 1, 28, 28)
+    >>> crops = Preprocessing("mnist", augmentation="crop_and_flip", scale="standardised")
+    >>> crops.training(images, torch.Generator().manual_seed(0)).shape, crops.testing(images).shape
+    (torch.Size([2, 1, 32, 32]), torch.Size([2, 1, 32, 32]))
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lib.data import as_input
+
+SIZE, PADDING = 32, 4
+STANDARDS = {  # mean and standard deviation of each channel; those of MNIST and CIFAR-10 as bc prints them
+    "mnist": ((0.1307,), (0.3081,)),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "digits": ((0.2244,), (0.3488,)),
+    "digits_rgb": ((0.1718,) * 3, (0.3197,) * 3),
+}
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What is done to the images of ``dataset``.
+
+    ==============  ====================================================================================================
+    augmentation    none | crop: a random 32×32 crop of the image padded by 4 | crop_and_flip: and half of them mirrored
+    scale           unit: pixels in [0, 1] | standardised: less the data set's mean, over its standard deviation
+    ==============  ====================================================================================================
+
+    Where training crops, smaller test images are padded to the same size, evenly and before they are scaled.
+    """
+
+    dataset: str
+    augmentation: str
+    scale: str
+
+    def training(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """uint8 (B, C, H, W) → float, with crops and flips drawn from ``generator``."""
+        if self.augmentation != "none":
+            images = self._cropped(images, generator)
+        return self._scaled(images)
+
+    def testing(self, images: Tensor) -> Tensor:
+        """uint8 (B, C, H, W) → float; nothing is random."""
+        missing = SIZE - images.shape[-1]
+        if self.augmentation != "none" and missing > 0:
+            images = F.pad(images, [missing // 2, missing - missing // 2] * 2)
+        return self._scaled(images)
+
+    def _cropped(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        padded = F.pad(images, [PADDING] * 4)
+        examples, _, height, width = padded.shape
+
+        def draw(choices: int) -> Tensor:
+            return torch.randint(choices, (examples, 1), generator=generator, device=images.device)
+
+        places = torch.arange(SIZE, device=images.device)
+        rows, columns = draw(height - SIZE + 1) + places, draw(width - SIZE + 1) + places  # (B, 32) each
+        if self.augmentation == "crop_and_flip":
+            columns = torch.where(draw(2) == 1, columns.flip(1), columns)
+        each = torch.arange(examples, device=images.device).view(-1, 1, 1)
+        return padded.permute(0, 2, 3, 1)[each, rows.unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)
+
+    def _scaled(self, images: Tensor) -> Tensor:
+        values = as_input(images)
+        if self.scale == "unit":
+            return values
+        mean, std = (torch.tensor(s, device=images.device).view(-1, 1, 1) for s in STANDARDS[self.dataset])
+        return values.sub_(mean).div_(std)

@@ -1,0 +1,313 @@
+"""Batch clipping and adaptive layerwise clipping: what is clipped, to what, with how much noise, and at what ε."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import make_run
+from torch import nn
+
+from lib import accounting, methods, models
+from lib.methods._converged import Converged
+from lib.run import Run
+from lib.train import train
+
+N, M = 1337, 100  # the digits without their public ones
+HOW = {"sampler": "without_replacement", "neighbouring_relation": "replace_one", "accountant": "clt"}
+
+
+def bc(**changes) -> Run:
+    """Batch clipping of whole batches of 64, without noise."""
+    settings = {"method": "batch_clipping", "optimizer": "sgd", "clip_norm": 0.1, "noise_multiplier": 0.0, **HOW}
+    return make_run(**(settings | {"mini_set_size": 64, "public_examples": M} | changes))
+
+
+def alc(**changes) -> Run:
+    return bc(**({"method": "adaptive_layerwise", "gradient_norm_examples": 50} | changes))
+
+
+def examples(count: int = 64) -> tuple[torch.Tensor, torch.Tensor]:
+    draws = torch.Generator().manual_seed(0)
+    return torch.rand(count, 1, 28, 28, generator=draws), torch.arange(count) % 10
+
+
+def prepared(run: Run, model: nn.Module) -> methods.Method:
+    method = methods.build(run, N, model)
+    method.prepare(model, examples(M))
+    return method
+
+
+def gradients(run: Run, model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    prepared(run, model).backward(model, x, y, 0)
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+def mean_gradient(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    found = torch.autograd.grad(F.cross_entropy(model(x), y), list(model.parameters()))
+    return dict(zip(dict(model.named_parameters()), found, strict=True))
+
+
+def norm(gradient: dict[str, torch.Tensor]) -> torch.Tensor:
+    return sum(g.square().sum() for g in gradient.values()).sqrt()
+
+
+class TestGeneralBatchClipping:
+    @pytest.mark.parametrize("size", [1, 2, 16, 64])
+    def test_it_is_a_loop_over_mini_sets(self, size):
+        model, (x, y) = models.build("lenet_300_100"), examples()
+        expected = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        for part in zip(x.split(size), y.split(size), strict=True):
+            gradient = mean_gradient(model, *part)
+            for name, g in gradient.items():
+                expected[name] += g * min(1.0, 0.1 / norm(gradient)) / (64 // size)
+        torch.testing.assert_close(gradients(bc(mini_set_size=size), model, x, y), expected, rtol=1e-4, atol=1e-6)
+
+    def test_mini_sets_of_one_are_individual_clipping(self):
+        """GBC(m, 1) = IC: DPSGD's gradients to the bit."""
+        model, (x, y) = models.build("lenet5"), examples()
+        one = gradients(bc(mini_set_size=1), model, x, y)
+        dpsgd = gradients(bc(method="dpsgd", mini_set_size=1), model, x, y)
+        assert all(torch.equal(one[name], dpsgd[name]) for name in one)
+
+    def test_one_mini_set_is_batch_clipping(self):
+        """GBC(1, m) = BC, and TensorFlow Privacy's num_microbatches = 1: the batch's mean gradient, clipped once."""
+        model, (x, y) = models.build("lenet5", norm="batch"), examples()
+        whole = mean_gradient(model, x, y)
+        assert norm(whole) > 0.1
+        clipped = {name: g * 0.1 / norm(whole) for name, g in whole.items()}
+        torch.testing.assert_close(gradients(bc(norm="batch"), model, x, y), clipped)
+
+    def test_averaged_over_examples_the_update_is_divided_by_m(self):
+        model, (x, y) = models.build("lenet_300_100"), examples()
+        for size in (1, 16, 64):
+            over = [
+                gradients(bc(mini_set_size=size, averaged_over=what), model, x, y)["1.weight"].clone()
+                for what in ("vectors", "examples")
+            ]
+            torch.testing.assert_close(over[0], over[1] * size)
+
+    @pytest.mark.parametrize("size", [1, 16, 64])
+    def test_replacing_one_example_moves_the_sum_by_at_most_twice_the_clip_norm(self, size):
+        """And under batch clipping nearly so far: an example that outweighs the others turns the mean around."""
+        model, (x, y) = nn.Sequential(nn.Flatten(), nn.Linear(784, 10, bias=False)), examples()
+        method, moved = methods.build(bc(mini_set_size=size), N, model), []
+        for sign in (1.0, -1.0):
+            x[0] = sign * 1e4
+            total = method.clipped(model, x, y, method.groups(model, 0))["1.weight"]
+            moved.append(total.clone())
+        assert (moved[0] - moved[1]).norm() <= 2 * 0.1 * (1 + 1e-5)
+        assert (moved[0] - moved[1]).norm() > 1.0 * 0.1
+
+    @pytest.mark.parametrize(("size", "vectors"), [(1, 64), (16, 4), (64, 1)])
+    def test_the_noise_is_z_times_the_clip_norm_on_the_sum_of_vectors(self, size, vectors):
+        model, (x, y) = models.build("lenet_300_100"), examples(64)
+        run = bc(mini_set_size=size, noise_multiplier=3.0)
+        noisy, clean = (gradients(r, model, x, y) for r in (run, replace(run, noise_multiplier=0.0)))
+        noise = torch.cat([(noisy[name] - clean[name]).flatten() for name in noisy])
+        assert noise.std() == pytest.approx(3.0 * 0.1 / vectors, rel=0.01)
+
+
+class TestLayers:
+    """C_h = C·e_h/M for every tensor, C·e_h as Zhang's, one clip of a scaled whole with multiplication factors."""
+
+    def test_every_layer_is_clipped_by_itself_to_its_share(self):
+        model, (x, y) = models.build("lenet5", norm="batch"), examples()
+        method = prepared(alc(norm="batch", clip_norm=1e-3), model)
+        assert [len(group) for group in method.expected] == [1] * 20
+        largest = max(method.expected.values())
+        method.backward(model, x, y, 0)
+        for (name,), expected in method.expected.items():
+            clip = 1e-3 * expected / largest
+            found = model.get_parameter(name).grad.norm()
+            assert found <= clip * (1 + 1e-4)
+            # A bias in front of batch norm moves nothing: the batch's gradient is 0; an example's by itself is not.
+            assert found == pytest.approx(clip, rel=1e-3) or name.endswith("bias")
+
+    def test_expected_norms_are_means_of_per_example_norms(self):
+        model, (x, y) = models.build("lenet_300_100"), examples(M)
+        method = prepared(alc(layers="modules"), model)
+        norms = []
+        for i in range(50):
+            gradient = mean_gradient(model, x[i : i + 1], y[i : i + 1])
+            norms.append(
+                [(gradient[f"{m}.weight"].square().sum() + gradient[f"{m}.bias"].square().sum()).sqrt() for m in "135"]
+            )
+        assert list(method.expected.values()) == pytest.approx(torch.tensor(norms).mean(0).tolist(), rel=1e-4)
+
+    def test_zhangs_clip_norms_are_the_expected_norms(self):
+        model = models.build("lenet_300_100")
+        method = prepared(alc(adaptive_clipping="zhang", clip_norm=1.0), model)
+        for (name,), expected in method.expected.items():
+            assert method.groups(model, 0).reach(name) == expected
+
+    def test_the_noise_of_a_layer_is_z_times_its_clip_norm(self):
+        model, (x, y) = models.build("lenet_300_100"), examples()
+        method = prepared(alc(noise_multiplier=1e4), model)  # beside so much noise the gradient is nothing
+        method.backward(model, x, y, 0)
+        largest = max(method.expected.values())
+        for name in ("1.weight", "3.weight"):
+            std = 1e4 * 0.1 * method.expected[name,] / largest
+            assert model.get_parameter(name).grad.std() == pytest.approx(std, rel=0.02)
+
+    def test_four_groups_hold_every_tensor_once_and_like_with_like(self):
+        model = models.build("lenet5", norm="layer")
+        method = prepared(alc(layers="four_groups"), model)
+        one_by_one = prepared(alc(), model).expected
+        assert len(method.expected) == 4
+        assert sorted(name for group in method.expected for name in group) == sorted(
+            n for n, _ in model.named_parameters()
+        )
+        ranges = sorted((min(one_by_one[n,] for n in g), max(one_by_one[n,] for n in g)) for g in method.expected)
+        assert all(low[1] < high[0] for low, high in pairwise(ranges))
+
+    @pytest.mark.parametrize("size", [1, 64])
+    def test_multiplication_factors_leave_a_gradient_alone_that_is_not_clipped(self, size):
+        model, (x, y) = models.build("lenet_300_100"), examples()
+        found = gradients(
+            alc(adaptive_clipping="multiplication_factors", clip_norm=1e6, mini_set_size=size), model, x, y
+        )
+        torch.testing.assert_close(found, mean_gradient(model, x, y), rtol=1e-3, atol=1e-6)
+
+    def test_multiplication_factors_clip_the_scaled_whole(self):
+        model, (x, y) = models.build("lenet_300_100"), examples()
+        method = prepared(alc(adaptive_clipping="multiplication_factors", clip_norm=0.01), model)
+        method.backward(model, x, y, 0)
+        largest = max(method.expected.values())
+        scaled = {n: p.grad * largest / method.expected[n,] for n, p in model.named_parameters()}
+        assert norm(scaled) == pytest.approx(0.01, rel=1e-4)
+
+    def test_an_epoch_of_the_record_has_a_norm_for_every_tensor(self):
+        record = train(alc(epochs=2))
+        norms = record["history"]["gradient_norms"]
+        assert len(norms) == 6
+        assert all(len(values) == 2 and min(values) > 0 for values in norms.values())
+
+
+class TestPrivacy:
+    HOW = {"sampling_prob": 64 / N, "steps": 2 * (N // 64)} | {k: v for k, v in HOW.items() if k != "accountant"}
+
+    @pytest.mark.parametrize("size", [1, 16, 64])
+    def test_mini_sets_do_not_matter(self, size):
+        block = methods.build(bc(mini_set_size=size, noise_multiplier=5.0), N, models.build("lenet5")).privacy()
+        for kind, accountant in (("claimed", "clt"), ("proven", "pld")):
+            epsilon = accounting.epsilon(noise_multiplier=5.0, accountant=accountant, **self.HOW)
+            assert (block["claimed"]["clt"] if kind == "claimed" else block["proven"]["epsilon"]) == epsilon
+
+    @pytest.mark.parametrize(
+        ("changes", "layers"),
+        [
+            ({}, 10),
+            ({"layers": "modules"}, 5),
+            ({"layers": "four_groups"}, 4),
+            ({"adaptive_clipping": "zhang"}, 10),
+            ({"adaptive_clipping": "multiplication_factors"}, 1),
+        ],
+    )
+    def test_layers_cost_the_root_of_their_number(self, changes, layers):
+        block = methods.build(alc(noise_multiplier=8.0, **changes), N, models.build("lenet5")).privacy()
+        expected = accounting.epsilon(noise_multiplier=8.0 / math.sqrt(layers), **self.HOW)
+        assert block["proven"]["epsilon"] == pytest.approx(expected)
+        assert "public" in block["proven"]["assumes"]
+        assert (f"in each of {layers} layers" in block["proven"]["why"]) == (layers > 1)
+
+    def test_bc_counts_8_layers_of_its_lenet_as_modules(self):
+        model = models.build("lenet5_tanh", norm="batch", activation="tanh")
+        found = {how: methods.build(alc(layers=how), N, model).budget.discount ** 2 for how in ("modules", "tensors")}
+        assert found == {"modules": pytest.approx(8), "tensors": pytest.approx(16)}
+
+    def test_noise_from_epsilon_counts_the_layers(self):
+        run = alc(noise_multiplier=None, epsilon=2.0, accountant="pld")
+        method = methods.build(run, N, models.build("lenet5"))
+        whole = accounting.noise_multiplier(epsilon=2.0, **self.HOW)
+        assert method.budget.noise_multiplier == pytest.approx(whole * math.sqrt(10), rel=1e-3)
+
+    def test_under_poisson_sampling_a_clipped_mean_still_turns_around(self):
+        poisson = {"sampler": "poisson", "neighbouring_relation": "add_or_remove_one", "accountant": "pld"}
+        proven = [
+            methods.build(bc(noise_multiplier=z, mini_set_size=size, **poisson), N, models.build("lenet5")).privacy()
+            for z, size in ((4.0, 64), (2.0, 1))
+        ]
+        assert proven[0]["proven"]["epsilon"] == proven[1]["proven"]["epsilon"]
+
+    def test_running_averages_are_not_covered(self):
+        run = bc(norm="batch", noise_multiplier=5.0, test_statistics="running")
+        proven = methods.build(run, N, models.build("lenet5", norm="batch")).privacy()["proven"]
+        assert proven["epsilon"] is None
+        assert "running averages" in proven["why"]
+
+
+class TestConverged:
+    def test_what_moves_less_than_noise_would_is_fixed_to_its_average(self):
+        """Weight 0 oscillates with the noise's size, weight 1 drifts away, weight 2 walks with twice the noise."""
+        model, rounds = nn.Linear(3, 1, bias=False), 200
+        nn.init.zeros_(model.weight)
+        converged, draws = Converged(model), torch.Generator().manual_seed(0)
+        walk = torch.randn(rounds, generator=draws).cumsum(0) * 2
+        for t in range(rounds):
+            model.weight.grad = torch.zeros_like(model.weight)
+            converged.hold("weight", model.weight, 1.0)
+            with torch.no_grad():
+                model.weight.copy_(torch.tensor([[5.0 + (-1) ** t, 0.2 * t, walk[t]]]))
+            converged.observe(model, lr=1.0)
+        converged.fix(model)
+        assert converged.active["weight"].tolist() == [[False, True, True]]
+        assert model.weight[0, 0].item() == pytest.approx(5.0, abs=0.01)
+        assert model.weight[0, 1].item() == pytest.approx(0.2 * (rounds - 1))
+
+    def test_a_fixed_weight_stays(self):
+        model, (x, y) = models.build("lenet_300_100"), examples()
+        method = prepared(bc(fix_converged="epoch", noise_multiplier=1.0), model)
+        method._converged.active["1.weight"][:, :100] = False
+        before = model[1].weight.detach().clone()
+        method.backward(model, x, y, 0)
+        method.update(model, torch.optim.SGD(model.parameters(), lr=1.0))
+        assert torch.equal(model[1].weight[:, :100], before[:, :100])
+        assert not torch.equal(model[1].weight[:, 100:], before[:, 100:])
+
+    def test_training_goes_on_with_the_others(self):
+        record = train(bc(fix_converged="epoch", noise_multiplier=0.5, lr=0.5, epochs=3, clip_norm=1.0))
+        assert record["metrics"]["test_accuracy"] > 30
+
+
+@pytest.mark.parametrize("statistics", ["running", "public", "batch"])
+def test_batch_norm_is_tested_with_the_statistics_that_the_run_names(statistics):
+    record = train(bc(norm="batch", test_statistics=statistics, clip_norm=None, lr=0.1, epochs=3))
+    assert record["metrics"]["test_accuracy"] > 70
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (bc(mini_set_size=48), "mini_set_size: expected a divisor of batch_size 64; got 48"),
+        (
+            bc(mini_set_size=1, norm="batch"),
+            "instance .batch norm of a batch of one. .* got 'batch', which makes every",
+        ),
+        (
+            bc(sampler="poisson", mini_set_size=16, accountant="pld"),
+            "sampler: expected a fixed size for 4 mini-sets; got 'poisson'",
+        ),
+        (
+            bc(sampler="shuffled", neighbouring_relation="add_or_remove_one", accountant="gdp"),
+            "neighbouring_relation: expected replace_one for mini-sets of 64 in shuffled batches of 64",
+        ),
+        (bc(clipped="layer"), "clipped: expected 'gradient' for method 'batch_clipping'; got 'layer'"),
+        (bc(layers="modules"), "layers: expected 'tensors' for method 'batch_clipping'; got 'modules'"),
+        (bc(fix_converged="epoch", momentum=0.9), "fix_converged: expected 'never' but for sgd without momentum"),
+        (bc(fix_converged="epoch", mini_set_size=1), "fix_converged: expected 'never' for method 'batch_clipping'"),
+        (alc(gradient_norm_examples=0), "gradient_norm_examples: expected at least 1 for method 'adaptive_layerwise'"),
+    ],
+)
+def test_what_is_not_defined_is_refused(run, message):
+    with pytest.raises(ValueError, match=message):
+        methods.build(run, N, models.build("lenet5"))
+
+
+def test_public_examples_are_needed_where_they_are_used():
+    with pytest.raises(ValueError, match="gradient_norm_examples: expected more public_examples for 200; got 100"):
+        alc(gradient_norm_examples=200)
+    with pytest.raises(ValueError, match="test_statistics: expected more public_examples for 'public'; got 0"):
+        make_run(test_statistics="public")

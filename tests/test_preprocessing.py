@@ -1,0 +1,67 @@
+"""Crops, flips and scaling against one image at a time."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib import data
+from lib.data import as_input
+from lib.preprocessing import STANDARDS, Preprocessing
+
+
+def images(size: int = 32, channels: int = 3, examples: int = 200) -> torch.Tensor:
+    return torch.randint(1, 256, (examples, channels, size, size), dtype=torch.uint8)
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def test_without_augmentation_images_are_only_scaled():
+    x, plain = images(28, 1), Preprocessing("mnist", "none", "unit")
+    assert torch.equal(plain.training(x, seeded()), as_input(x))
+    assert torch.equal(plain.testing(x), as_input(x))
+
+
+@pytest.mark.parametrize("size", [28, 32])
+@pytest.mark.parametrize("augmentation", ["crop", "crop_and_flip"])
+def test_every_image_is_one_of_its_crops(augmentation, size):
+    x = images(size)
+    found = (Preprocessing("cifar10", augmentation, "unit").training(x, seeded()) * 255).round().to(torch.uint8)
+    padded, places, mirrored = F.pad(x, [4] * 4), size + 8 - 31, 0
+    offsets = set()
+    for image, crop in zip(padded, found, strict=True):
+        windows = image.unfold(1, 32, 1).unfold(2, 32, 1).permute(1, 2, 0, 3, 4)  # (places, places, C, 32, 32)
+        plain = (windows == crop).all(dim=(2, 3, 4)).nonzero().tolist()
+        flipped = (windows == crop.flip(2)).all(dim=(2, 3, 4)).nonzero().tolist()
+        assert plain or flipped
+        mirrored += not plain
+        offsets |= {tuple(place) for place in plain or flipped}
+    assert (mirrored == 0) == (augmentation == "crop")
+    assert mirrored == 0 or 70 <= mirrored <= 130  # half of 200, four standard errors
+    assert {row for row, _ in offsets} == {column for _, column in offsets} == set(range(places))
+
+
+def test_draws_come_from_the_generator():
+    x, crops = images(), Preprocessing("cifar10", "crop_and_flip", "unit")
+    assert torch.equal(crops.training(x, seeded()), crops.training(x, seeded()))
+    assert not torch.equal(crops.training(x, seeded()), crops.training(x, torch.Generator().manual_seed(1)))
+
+
+def test_test_images_have_the_size_of_the_crops():
+    x, crops = images(28, 1), Preprocessing("mnist", "crop", "unit")
+    assert torch.equal(crops.testing(x), as_input(F.pad(x, [2] * 4)))
+    x = images(32, 3)
+    assert torch.equal(Preprocessing("cifar10", "crop", "unit").testing(x), as_input(x))
+
+
+@pytest.mark.parametrize(("name", "augmentation"), [("digits", "none"), ("digits_rgb", "none")])
+def test_standardised_pixels_have_mean_0_and_standard_deviation_1(name, augmentation):
+    x = Preprocessing(name, augmentation, "standardised").testing(data.load(name).train_images)
+    torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(x.shape[1]), atol=1e-3, rtol=0)
+    torch.testing.assert_close(x.std((0, 2, 3)), torch.ones(x.shape[1]), atol=1e-3, rtol=0)
+
+
+def test_bc_prints_these_standards():
+    assert STANDARDS["mnist"] == ((0.1307,), (0.3081,))
+    assert STANDARDS["cifar10"] == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
