@@ -126,14 +126,16 @@ def _dataset(name: str, sha256: str, arrays: dict[str, np.ndarray], device: str)
 @lru_cache(maxsize=4)
 def _digits(name: str, device: str) -> Dataset:
     """scikit-learn's 1,797 digits of 8×8, each pixel repeated 3×3 and padded by 2 to 28×28, so that MNIST's models fit;
-    ``digits_rgb`` is padded by 4 and has three equal channels, so that CIFAR-10's do.
+    ``digits_rgb`` is 8×8 in three equal channels, small images for CIFAR-10's models.
     """
     from sklearn.datasets import load_digits
 
     source = load_digits()
-    rgb, images = name == "digits_rgb", (source.images * 255 / 16).round().astype(np.uint8).repeat(3, 1).repeat(3, 2)
-    images = np.pad(images, ((0, 0), *[(4, 4) if rgb else (2, 2)] * 2))
-    images = np.stack([images] * 3, axis=3) if rgb else images
+    images = (source.images * 255 / 16).round().astype(np.uint8)
+    if name == "digits_rgb":
+        images = np.stack([images] * 3, axis=3)
+    else:
+        images = np.pad(images.repeat(3, 1).repeat(3, 2), ((0, 0), (2, 2), (2, 2)))
     labels, split = source.target, 1437  # four fifths; the file's order mixes writers and classes
     arrays = {
         "train_images": images[:split],

@@ -16,12 +16,13 @@ from torch import Tensor
 
 from lib.data import as_input
 
-SIZE, PADDING = 32, 4
+CROPS = {"digits_rgb": (8, 1)}  # size of a crop and padding of the image, where they are not bc's
+BC_CROP = (32, 4)
 STANDARDS = {  # mean and standard deviation of each channel; those of MNIST and CIFAR-10 as bc prints them
     "mnist": ((0.1307,), (0.3081,)),
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     "digits": ((0.2244,), (0.3488,)),
-    "digits_rgb": ((0.1718,) * 3, (0.3197,) * 3),
+    "digits_rgb": ((0.3054,) * 3, (0.3753,) * 3),
 }
 
 
@@ -30,7 +31,7 @@ class Preprocessing:
     """What is done to the images of ``dataset``.
 
     ==============  ====================================================================================================
-    augmentation    none | crop: a random 32×32 crop of the image padded by 4 | crop_and_flip: and half of them mirrored
+    augmentation    none | crop: a random 32×32 crop of the image padded by 4 | crop_and_flip: half of them mirrored
     scale           unit: pixels in [0, 1] | standardised: less the data set's mean, over its standard deviation
     ==============  ====================================================================================================
 
@@ -41,6 +42,11 @@ class Preprocessing:
     augmentation: str
     scale: str
 
+    @property
+    def crop(self) -> tuple[int, int]:
+        """Size of a crop, and by how much the image is padded before."""
+        return CROPS.get(self.dataset, BC_CROP)
+
     def training(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """uint8 (B, C, H, W) → float, with crops and flips drawn from ``generator``."""
         if self.augmentation != "none":
@@ -49,20 +55,21 @@ class Preprocessing:
 
     def testing(self, images: Tensor) -> Tensor:
         """uint8 (B, C, H, W) → float; nothing is random."""
-        missing = SIZE - images.shape[-1]
+        missing = self.crop[0] - images.shape[-1]
         if self.augmentation != "none" and missing > 0:
             images = F.pad(images, [missing // 2, missing - missing // 2] * 2)
         return self._scaled(images)
 
     def _cropped(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        padded = F.pad(images, [PADDING] * 4)
+        size, padding = self.crop
+        padded = F.pad(images, [padding] * 4)
         examples, _, height, width = padded.shape
 
         def draw(choices: int) -> Tensor:
             return torch.randint(choices, (examples, 1), generator=generator, device=images.device)
 
-        places = torch.arange(SIZE, device=images.device)
-        rows, columns = draw(height - SIZE + 1) + places, draw(width - SIZE + 1) + places  # (B, 32) each
+        places = torch.arange(size, device=images.device)
+        rows, columns = draw(height - size + 1) + places, draw(width - size + 1) + places  # (B, size)
         if self.augmentation == "crop_and_flip":
             columns = torch.where(draw(2) == 1, columns.flip(1), columns)
         each = torch.arange(examples, device=images.device).view(-1, 1, 1)

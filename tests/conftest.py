@@ -44,9 +44,13 @@ def made_up_privacy(run: Run) -> dict:
         "steps": 100,
         "delta": run.delta,
         "claimed": {run.accountant: claimed} if private else {},
-        "proven": {"epsilon": proven, "assumes": "", "why": "sensitivity C" if proven else "claim not proven"},
+        "proven": {"epsilon": proven, "assumes": "", "why": _why(private, proven)},
         "audited": None,
     }
+
+
+def _why(private: object, proven: float | None) -> str:
+    return "sensitivity C" if proven else "claim not proven" if private else "non-private training"
 
 
 @pytest.fixture

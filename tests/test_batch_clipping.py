@@ -91,15 +91,16 @@ class TestGeneralBatchClipping:
 
     @pytest.mark.parametrize("size", [1, 16, 64])
     def test_replacing_one_example_moves_the_sum_by_at_most_twice_the_clip_norm(self, size):
-        """And under batch clipping nearly so far: an example that outweighs the others turns the mean around."""
+        """And nearly so far, under batch clipping too: an example that outweighs the others turns the mean around."""
         model, (x, y) = nn.Sequential(nn.Flatten(), nn.Linear(784, 10, bias=False)), examples()
+        nn.init.zeros_(model[1].weight)  # so that the gradient is linear in x
         method, moved = methods.build(bc(mini_set_size=size), N, model), []
         for sign in (1.0, -1.0):
             x[0] = sign * 1e4
             total = method.clipped(model, x, y, method.groups(model, 0))["1.weight"]
             moved.append(total.clone())
         assert (moved[0] - moved[1]).norm() <= 2 * 0.1 * (1 + 1e-5)
-        assert (moved[0] - moved[1]).norm() > 1.0 * 0.1
+        assert (moved[0] - moved[1]).norm() > 1.99 * 0.1
 
     @pytest.mark.parametrize(("size", "vectors"), [(1, 64), (16, 4), (64, 1)])
     def test_the_noise_is_z_times_the_clip_norm_on_the_sum_of_vectors(self, size, vectors):

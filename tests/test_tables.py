@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from lib import registry, tables
+from lib import methods, models, registry, tables
 from lib.tables import TIERS, Printed
 
 TABLES = [tables.load(name) for name in registry.names("tables")]
@@ -43,8 +43,9 @@ class TestEveryTable:
         data = {
             tier: {table.cell(*c, seed=0, tier=tier, **point(table, *c)).dataset for c in table.cells} for tier in TIERS
         }
-        assert data["smoke"] == {"digits"}
-        assert "digits" not in data["cpu"] | data["paper"]
+        digits = {"digits", "digits_rgb"}
+        assert data["smoke"] <= digits
+        assert not digits & (data["cpu"] | data["paper"])
 
     def test_printed_numbers_belong_to_cells(self, table):
         assert set(table.printed) <= set(product(table.rows, table.columns))
@@ -76,6 +77,32 @@ def test_printed_cells_read_as_in_the_paper():
     assert Printed(98.2, 0.07).text == "98.20 ± 0.07"
     assert Printed(89.34).text == "89.34"
     assert Printed().text == "no convergence"
+    assert Printed(30, up_to=40).text == "30 to 40"
+
+
+class TestBatchClipping:
+    @pytest.mark.parametrize("table", [t for t in TABLES if t.name.startswith("bc_")], ids=lambda table: table.name)
+    def test_the_paper_tier_has_the_settings_of_the_paper(self, table):
+        for row, column in table.cells:
+            run = table.cell(row, column, seed=0, tier="paper", **point(table, row, column))
+            assert run.public_examples == {"cifar10": 5000, "mnist": 6000}[run.dataset]
+            assert run.input_scale == "standardised"
+            if table.name != "bc_equal_epsilon":
+                assert (run.lr, run.epochs, run.augmentation) == (0.025, 50, "crop_and_flip")
+            if run.method != "non_private":
+                assert run.sampler, run.neighbouring_relation == ("without_replacement", "replace_one")
+                assert run.mini_set_size in (1, run.batch_size)
+
+    @pytest.mark.parametrize(("row", "layers"), [("resnet-18, ALC", 62), ("convnet, ALC", 18), ("BN-LeNet-5, ALC", 8)])
+    def test_the_discount_is_that_of_the_layers_which_are_clipped(self, row, layers):
+        table, run = tables.load("bc_alc_vs_fgc"), {}
+        for kind in ("ALC", "FGC, same σ", "FGC, same ε"):
+            run[kind] = table.cell(row.replace("ALC", kind), 64, seed=0, tier="paper")
+        model = models.build(run["ALC"].model, norm="batch")
+        alc, equal = (methods.build(run[kind], 54_000, model).budget for kind in ("ALC", "FGC, same ε"))
+        assert alc.discount == pytest.approx(layers**0.5)
+        assert alc.events[0].noise_multiplier == pytest.approx(equal.events[0].noise_multiplier)
+        assert run["FGC, same σ"].noise_multiplier == run["ALC"].noise_multiplier
 
 
 @pytest.mark.parametrize(

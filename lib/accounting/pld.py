@@ -125,9 +125,10 @@ def _both_directions(sigma: float, q: float, interval: float) -> distributions.P
     bounds = [pair.connect_dots_bounds() for pair in pairs]
     low = math.floor(min(bound.epsilon_lower for bound in bounds) / interval)
     high = math.ceil(max(bound.epsilon_upper for bound in bounds) / interval)
-    return distributions.PrivacyLossDistribution(
-        _from_above(low, high, interval, lambda e: np.maximum(*(pair.get_delta_for_epsilon(e) for pair in pairs)))
-    )
+    with np.errstate(divide="ignore"):  # the logarithm of a probability that is 0 to rounding is −∞, as it should be
+        return distributions.PrivacyLossDistribution(
+            _from_above(low, high, interval, lambda e: np.maximum(*(pair.get_delta_for_epsilon(e) for pair in pairs)))
+        )
 
 
 def _from_above(low: int, high: int, interval: float, delta: Callable[[np.ndarray], np.ndarray]) -> pld_pmf.PLDPmf:

@@ -10,8 +10,9 @@ missing.  The evidence is put together from the records, never typed.  A file of
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lib import registry
+from lib import registry, report, tables
 from lib.store import Store
+from lib.tables import Column, Row
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,17 @@ def every() -> list[Claim]:
 def of(*table_names: str) -> list[Claim]:
     """The claims about the named tables."""
     return [claim for claim in every() if claim.table in table_names]
+
+
+def cells(name: str, tier: str, store: Store) -> dict[tuple[Row, Column], dict]:
+    """The lines of the table's summary, by cell."""
+    table = tables.load(name)
+    return dict(zip(table.cells, report.summary(table, tier, store).to_dict("records"), strict=True))
+
+
+def told(cell: dict) -> str:
+    """A line of the summary as the report writes it."""
+    return report.ours(cell["mean"], cell["stderr"], cell["n"])
 
 
 def verdict(parts: list[tuple[bool | None, str]]) -> Verdict:

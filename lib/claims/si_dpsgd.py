@@ -2,8 +2,8 @@
 
 from itertools import product
 
-from lib import accounting, report, tables
-from lib.claims import Claim, Verdict, verdict
+from lib import accounting, tables
+from lib.claims import Claim, Verdict, cells, told, verdict
 from lib.store import Store
 from lib.tables import Column, Row
 
@@ -13,38 +13,32 @@ HALF = 40.0  # points below the network without noise that count as "a 50% reduc
 V1_DEFAULTS = {"noise_multiplier": 7.1, "sampling_prob": 32 / 60_000, "steps": 18_750}  # v1's code, MNIST
 
 
-def _cells(name: str, tier: str, store: Store) -> dict[tuple[Row, Column], dict]:
-    table = tables.load(name)
-    lines = report.summary(table, tier, store).to_dict("records")
-    return dict(zip(table.cells, lines, strict=True))
-
-
 def _printed_reached(tier: str, store: Store) -> Verdict:
     parts = []
-    for (row, column), cell in _cells(TABLE, tier, store).items():
+    for (row, column), cell in cells(TABLE, tier, store).items():
         if row.startswith("DPSGD") and cell["printed"] is not None:
             ok = None if cell["n"] == 0 else cell["mean"] >= cell["printed"].mean
             if ok is not True:
-                parts.append((ok, f"{row} at {_budget(column)}: {_ours(cell)}, printed {cell['printed'].text}"))
+                parts.append((ok, f"{row} at {_budget(column)}: {told(cell)}, printed {cell['printed'].text}"))
     return verdict(parts) if parts else Verdict("holds", "every DPSGD cell at or above the printed number")
 
 
 def _no_worse(pairs: dict[Row, Row], tier: str, store: Store) -> Verdict:
     """Whether at every ε the second row of each pair is at least as accurate as the first."""
-    cells, parts = _cells(TABLE, tier, store), []
+    found, parts = cells(TABLE, tier, store), []
     for (first, second), column in product(pairs.items(), tables.load(TABLE).columns[1:]):
-        one, other = cells[first, column], cells[second, column]
+        one, other = found[first, column], found[second, column]
         ok = None if not (one["n"] and other["n"]) else other["mean"] >= one["mean"]
-        parts.append((ok, f"{_budget(column)}: {second} {_ours(other)}, {first} {_ours(one)}"))
+        parts.append((ok, f"{_budget(column)}: {second} {told(other)}, {first} {told(one)}"))
     return verdict(parts)
 
 
 def _dpsgd_collapses(tier: str, store: Store) -> Verdict:
-    cells, parts = _cells(TABLE, tier, store), []
+    found, parts = cells(TABLE, tier, store), []
     for row in PAIRS:
-        free, private = cells[row, None], cells[row, 0.025]
+        free, private = found[row, None], found[row, 0.025]
         ok = None if not (free["n"] and private["n"]) else free["mean"] - private["mean"] >= HALF
-        parts.append((ok, f"{row} at ε = 0.025: {_ours(private)}, at ε = ∞ {_ours(free)}"))
+        parts.append((ok, f"{row} at ε = 0.025: {told(private)}, at ε = ∞ {told(free)}"))
     return verdict(parts)
 
 
@@ -60,24 +54,20 @@ def _same_privacy(tier: str, store: Store) -> Verdict:
 
 
 def _noisy_updates(tier: str, store: Store) -> Verdict:
-    cells, parts = _cells("mnist_noisy_updates", tier, store), []
+    found, parts = cells("mnist_noisy_updates", tier, store), []
     plain, *normalised = tables.load("mnist_noisy_updates").rows
     for column in tables.load("mnist_noisy_updates").columns[1:]:
         for row in normalised:
             losses = [
-                cells[name, 0.0]["mean"] - cells[name, column]["mean"]
-                if cells[name, 0.0]["n"] and cells[name, column]["n"]
+                found[name, 0.0]["mean"] - found[name, column]["mean"]
+                if found[name, 0.0]["n"] and found[name, column]["n"]
                 else None
                 for name in (row, plain)
             ]
             ok = None if None in losses else losses[0] <= losses[1]
-            told = " and ".join("–" if loss is None else f"{loss:.2f}" for loss in losses)
-            parts.append((ok, f"σ = {column:g}: {row} and {plain} lose {told} points"))
+            lost = " and ".join("–" if loss is None else f"{loss:.2f}" for loss in losses)
+            parts.append((ok, f"σ = {column:g}: {row} and {plain} lose {lost} points"))
     return verdict(parts)
-
-
-def _ours(cell: dict) -> str:
-    return report.ours(cell["mean"], cell["stderr"], cell["n"])
 
 
 def _budget(column: Column) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from lib import accounting
@@ -62,3 +63,31 @@ def under_two_relations(*, noise_multiplier: float, sampling_prob: float, steps:
             for kind, how in kinds.items()
         }
     ).rename_axis("accountant")
+
+
+def limit_error(*, sigmas: Sequence[float], sampling_prob: float, epochs: Sequence[int], delta: float) -> pd.DataFrame:
+    """bc's central limit against privacy loss distributions: (ε_CLT − ε_PLD) / ε_PLD.
+
+    A line for each σ (noise ÷ 2C, already divided by √L where L layers are clipped), a column for each
+    c = √(E·m/N) of E epochs, with q = m/N; fixed size, replace one.
+    """
+
+    def error(sigma: float, epoch: int) -> float:
+        how = {"noise_multiplier": 2 * sigma, "sampling_prob": sampling_prob, "delta": delta, **SUBSAMPLED}
+        limit, bound = (
+            accounting.epsilon(**how, steps=round(epoch / sampling_prob), accountant=name) for name in ("clt", "pld")
+        )
+        return limit / bound - 1
+
+    columns = {f"{math.sqrt(epoch * sampling_prob):.3f}": epoch for epoch in epochs}
+    frame = {c: {sigma: error(sigma, epoch) for sigma in sigmas} for c, epoch in columns.items()}
+    return pd.DataFrame(frame).rename_axis("σ").rename_axis("c", axis=1)
+
+
+def map_of(errors: pd.DataFrame) -> Figure:
+    """The map of :func:`limit_error` in percent: blue where the limit claims too little ε, red where too much."""
+    figure, axes = plt.subplots(figsize=(8, 4.2))
+    sns.heatmap(errors * 100, cmap="vlag", center=0, vmin=-20, vmax=20, annot=True, fmt=".3g", ax=axes)
+    axes.set(title="(ε by the limit − ε by PLD) ÷ ε by PLD, in %", ylabel="σ", xlabel="c = √(E·m/N)")
+    plt.close(figure)
+    return figure

@@ -9,6 +9,11 @@ from lib.accounting import Event
 from lib.run import Run
 from lib.sampling import Sampler
 
+COUNTED = (
+    *("method", "epochs", "batch_size", "sampler", "clip_norm", "noise_multiplier", "noise_multiplier_decay"),
+    *("epsilon", "delta", "accountant", "neighbouring_relation", "pca_noise_multiplier"),
+)
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -40,8 +45,9 @@ def budget(run: Run, sampler: Sampler, discount: float = 1.0) -> Budget:
     Raises ``ValueError`` if it has neither a noise multiplier nor an ε, if noise has no clip norm to be relative to,
     if no noise keeps to ε, or if ε is spent before the first step.
     """
-    # Seed and step size have no part in it, so the runs of a search share one calibration.
-    return replace(_budget(replace(run, seed=0, lr=1.0), sampler, discount), run=run)
+    # The rest has no part in it, so the runs of a search share one calibration.
+    counted = Run(dataset="", model=run.model, lr=1.0, **{name: getattr(run, name) for name in COUNTED})
+    return replace(_budget(counted, sampler, discount), run=run)
 
 
 @lru_cache(maxsize=64)

@@ -19,7 +19,7 @@ class GradientNorms:
 
     def __init__(self, examples: int) -> None:
         self.examples = examples
-        self.means: dict[str, list[float]] = {}  # by tensor, one value for each measurement
+        self.means: dict[str, list[float | None]] = {}  # "<layer's class> <tensor>" → a value for each measurement
 
     def measure(self, model: nn.Module, public: Public) -> dict[str, Tensor]:
         """``{parameter name: norms (n,)}``, of the examples where all are finite."""
@@ -32,5 +32,6 @@ class GradientNorms:
         finite = sum(norm.isfinite() for norm in norms.values()) == len(norms)
         norms = {name: norm[finite] for name, norm in norms.items()}
         for name, norm in norms.items():
-            self.means.setdefault(name, []).append(float(norm.mean()) if len(norm) else None)
+            kind = type(model.get_submodule(name.rpartition(".")[0])).__name__
+            self.means.setdefault(f"{kind} {name}", []).append(float(norm.mean()) if len(norm) else None)
         return norms

@@ -21,15 +21,19 @@ TIERS = ("smoke", "cpu", "paper")
 
 @dataclass(frozen=True)
 class Printed:
-    """What a paper prints in one cell: an accuracy in percent, perhaps its standard error, or "no convergence"."""
+    """What a paper prints in one cell: an accuracy in percent, perhaps its standard error, or as the lower end of a
+    range; or "no convergence"."""
 
     mean: float | None = None
     stderr: float | None = None
+    up_to: float | None = None
 
     @property
     def text(self) -> str:
         if self.mean is None:
             return "no convergence"
+        if self.up_to is not None:
+            return f"{self.mean:g} to {self.up_to:g}"
         return f"{self.mean:.2f}" + (f" ± {self.stderr:.2f}" if self.stderr is not None else "")
 
 

@@ -1,0 +1,121 @@
+"""Stored beside printed: the numbers as data frames and as text.
+
+Everything here reads the store and trains nothing.  Ours is mean ± standard error (n seeds); printed is what the
+paper prints.
+"""
+
+import pandas as pd
+
+from lib.report import privacy_words
+from lib.report.frames import accuracy as accuracy
+from lib.report.frames import curves as curves
+from lib.report.frames import gradient_norms as gradient_norms
+from lib.report.frames import records as records
+from lib.report.frames import results as results
+from lib.report.frames import search as search
+from lib.report.frames import summary as summary
+from lib.store import Store, folder
+from lib.tables import Table
+
+SYMBOLS = {
+    "weight_noise_std": "σ",
+    "gradient_noise_std": "σ",
+    "noise_multiplier": "2σ",  # bc's σ is noise ÷ 2C
+    "epsilon": "ε",
+    "batch_size": "m",
+    "clip_norm": "C",
+    "lr_decay": "η's factor",
+}
+
+
+def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
+    """The table as text: for every row ours, printed, step size and epochs of ours; then privacy and the command.
+
+    Where cells differ in their privacy, every row has a line of claimed / proven / audited ε.
+
+    ``store``: by default where the records of ``tier`` live.
+    """
+    store = store or Store(folder(tier))
+    cells = summary(table, tier, store)
+    lines, each_private = {}, cells["privacy"][cells["privacy"] != ""].nunique() > 1
+    for row in table.rows:
+        of_row = cells[cells["row"] == row]
+        if row not in table.not_run:
+            lines[row, "ours"] = [ours(cell.mean, cell.stderr, cell.n) for cell in of_row.itertuples()]
+        printed = [table.printed.get((row, column)) for column in table.columns]
+        if any(cell is not None for cell in printed):
+            lines[row, "printed"] = ["–" if cell is None else cell.text for cell in printed]
+        if row not in table.not_run:
+            if each_private:
+                lines[row, "ε"] = [cell.privacy.split(" (")[0] or "–" for cell in of_row.itertuples()]
+            lines[row, "lr, epochs"] = [
+                "–" if pd.isna(c.lr) else f"{c.lr:g}, {c.epochs:.0f}" for c in of_row.itertuples()
+            ]
+    frame = pd.DataFrame(lines.values(), index=pd.MultiIndex.from_tuples(lines), columns=heads(table))
+    return "\n".join(
+        [
+            title(table, tier),
+            frame.to_string(),
+            "ours: mean ± standard error (number of seeds); accuracy after the last epoch",
+            *(f"{row}, not run: {why}" for row, why in table.not_run.items()),
+            *(["ε: claimed / proven / audited"] if each_private else []),
+            f"privacy (claimed / proven / audited ε): {privacy(table, tier, store)}",
+            f"command: {command(table, tier, seeds(table, tier, store))}",
+        ]
+    )
+
+
+def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
+    """The other reading of the table: every row with a single step size for all columns, out of the tuning runs.
+
+    It is the step size whose worst column is best.  Validation accuracy (%) after the short tuning run, seed 0; a row
+    whose tuning is not complete is left out.
+    """
+    frame, lines = search(table, tier, store), {}
+    for row in table.rows:
+        square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")
+        points = table.points(row, table.columns[0])
+        if square.shape == (len(points), len(table.columns)) and square.notna().all(axis=None):
+            best = square.min(axis=1).idxmax()
+            lines[row] = {"step size": f"{best:g}"} | {
+                head: f"{value:.2f}" for head, value in zip(heads(table), square.loc[best], strict=True)
+            }
+    return pd.DataFrame.from_dict(lines, orient="index", columns=["step size", *heads(table)])
+
+
+def title(table: Table, tier: str) -> str:
+    """What the table shows and where it is printed; a smoke table says that it is not the papers' data."""
+    smoke = "SMOKE TIER, scikit-learn's digits, NOT THE PAPER'S DATA. " if tier == "smoke" else ""
+    return f"{smoke}{table.title} ({table.source}; tier {tier})"
+
+
+def heads(table: Table) -> list[str]:
+    """The columns' headings."""
+    return [f"{symbol(table)} = {'∞' if column is None else format(column, 'g')}" for column in table.columns]
+
+
+def symbol(table: Table) -> str:
+    """The letter of what the columns vary."""
+    return SYMBOLS[table.column]
+
+
+def ours(mean: float | None, stderr: float | None, n: int) -> str:
+    """``98.13 ± 0.08 (5)``; one run has no spread, and a cell without runs is a dash."""
+    if not n:
+        return "–"
+    return f"{mean:.2f}" + (f" ± {stderr:.2f}" if n > 1 else "") + f" ({n})"
+
+
+def command(table: Table, tier: str, seeds: int) -> str:
+    """What fills the table."""
+    return f"python -m lib.reproduce --tier {tier} --table {table.name} --seeds {max(seeds, 1)}"
+
+
+def privacy(table: Table, tier: str, store: Store) -> str:
+    """What the stored runs claim, what is proven and what an audit showed, see :mod:`lib.report.privacy_words`."""
+    return privacy_words.of_cells([list(records(table, *cell, tier, store)) for cell in table.cells])
+
+
+def seeds(table: Table, tier: str, store: Store) -> int:
+    """The largest number of seeds that a cell of ``table`` has."""
+    return int(summary(table, tier, store)["n"].max())

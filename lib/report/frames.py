@@ -1,0 +1,113 @@
+"""The stored numbers as data frames: one line a run, a cell, an epoch or a tuning run."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+from scipy.stats import sem
+
+from lib import tuning
+from lib.report import privacy_words
+from lib.store import Record, Store
+from lib.tables import Column, Row, Table
+
+MAX_SEEDS = 1000  # the seeds of a cell are counted from 0 without gaps; this only bounds the search for the last
+
+
+def records(table: Table, row: Row, column: Column, tier: str, store: Store) -> Iterator[Record]:
+    """The stored records of one cell, seed 0 first."""
+    point = tuning.chosen(table, row, column, tier, store)
+    if point is None:
+        return
+    for seed in range(MAX_SEEDS):
+        record = store.get(table.cell(row, column, seed=seed, tier=tier, **point))
+        if record is None:
+            return
+        yield record
+
+
+def accuracy(record: Record) -> float:
+    """The accuracy that the record reports, in percent: on the test set, or on validation examples."""
+    return next(value for name, value in record["metrics"].items() if name.endswith("accuracy"))
+
+
+def results(table: Table, tier: str, store: Store) -> pd.DataFrame:
+    """One line per stored run of ``table``: row, column, seed, accuracy, lr, seconds, device, id."""
+    lines = [
+        {
+            "row": row,
+            "column": column,
+            "seed": record["run"]["seed"],
+            "accuracy": accuracy(record),
+            "lr": record["run"]["lr"],
+            "epochs": record["run"]["epochs"],
+            "seconds": record["env"]["seconds"],
+            "device": record["env"]["device"],
+            "id": record["id"],
+        }
+        for row, column in table.cells
+        for record in records(table, row, column, tier, store)
+    ]
+    return pd.DataFrame(lines, columns=["row", "column", "seed", "accuracy", "lr", "epochs", "seconds", "device", "id"])
+
+
+def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
+    """One line per cell of ``table``: n, mean and standard error of ours, step size, epochs, and what is printed."""
+    lines = []
+    for row, column in table.cells:
+        of_cell = list(records(table, row, column, tier, store))
+        values = [accuracy(record) for record in of_cell]
+        lines.append(
+            {
+                "row": row,
+                "column": column,
+                "n": len(values),
+                "mean": sum(values) / len(values) if values else None,
+                "stderr": float(sem(values)) if len(values) > 1 else None,
+                "lr": of_cell[0]["run"]["lr"] if of_cell else None,
+                "epochs": of_cell[0]["run"]["epochs"] if of_cell else None,
+                "printed": table.printed.get((row, column)),
+                "privacy": privacy_words.of_cell(of_cell),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def curves(table: Table, tier: str, store: Store) -> pd.DataFrame:
+    """One line per stored run and epoch: row, column, seed, epoch (from 1), accuracy."""
+    lines = []
+    for row, column in table.cells:
+        for record in records(table, row, column, tier, store):
+            name = next(name for name in record["history"] if name.endswith("accuracy"))
+            for epoch, value in enumerate(record["history"][name], start=1):
+                lines.append(
+                    {"row": row, "column": column, "seed": record["run"]["seed"], "epoch": epoch, "accuracy": value}
+                )
+    return pd.DataFrame(lines, columns=["row", "column", "seed", "epoch", "accuracy"])
+
+
+def gradient_norms(table: Table, tier: str, store: Store) -> pd.DataFrame:
+    """One line per stored run, epoch and parameter tensor: row, column, seed, epoch (from 1), layer, tensor, norm.
+
+    The norm is the mean over public examples, measured before the epoch, where the run has done so.
+    """
+    lines = []
+    for row, column in table.cells:
+        for record in records(table, row, column, tier, store):
+            for name, norms in record["history"].get("gradient_norms", {}).items():
+                layer, tensor = name.split()
+                layer = "shortcut" if "shortcut" in tensor else layer
+                for epoch, norm in enumerate(norms, start=1):
+                    lines.append((row, column, record["run"]["seed"], epoch, layer, tensor, norm))
+    return pd.DataFrame(lines, columns=["row", "column", "seed", "epoch", "layer", "tensor", "norm"])
+
+
+def search(table: Table, tier: str, store: Store) -> pd.DataFrame:
+    """One line per stored tuning run: row, column, every tuned field, epochs, validation accuracy."""
+    lines = []
+    for row, column in table.cells:
+        points = table.points(row, column)
+        for point, run in zip(points, tuning.runs(table, row, column, tier), strict=True):
+            if record := store.get(run):
+                epochs = record["run"]["epochs"]
+                lines.append({"row": row, "column": column, **point, "epochs": epochs, "accuracy": accuracy(record)})
+    return pd.DataFrame(lines, columns=["row", "column", *table.grid, "epochs", "accuracy"])

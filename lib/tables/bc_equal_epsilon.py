@@ -1,0 +1,65 @@
+"""Ours: every idea of bc at the same proven ε, MNIST, LeNet-5 with and without batch norm.
+
+bc compares methods at the same σ, or by a limit that bounds nothing.  Here the noise of each comes from ε by privacy
+loss distributions, δ = 1e-5, replace-one, batches of 512 without replacement, and the step size of each is searched on
+validation examples.  C is so small that nearly every vector is clipped; then only the product of C and η matters, and
+that is searched.  Falling linearly to 0, step sizes need no factor per epoch.
+"""
+
+from typing import Any
+
+from lib.run import Run
+from lib.tables import Table, _bc
+
+BN, PLAIN = "BN-LeNet-5", "LeNet-5 without BN"
+IC, FGC, GROUPS = {"individual": True}, {"layerwise": False}, {"layers": "four_groups"}
+FACTORS = {"adaptive_clipping": "multiplication_factors"}
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "IC": (PLAIN, IC | FGC),
+    "IC, ALC": (PLAIN, IC),
+    "IC, multiplication factors": (PLAIN, IC | FACTORS),
+    "BC": (BN, FGC),
+    "BC, ALC": (BN, {}),
+    "BC, ALC, four groups": (BN, GROUPS),
+    "BC, multiplication factors": (BN, FACTORS),
+    "BC, converged weights fixed": (BN, FGC | {"fix_converged": "epoch"}),
+    "BC without BN": (PLAIN, FGC),
+}
+SIZES = {
+    "smoke": (64, 2, 1, 297),
+    "cpu": (512, 8, 3, 9000),
+    "paper": (512, 40, 10, 9000),
+}  # m, epochs, tuning, held out
+
+
+def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
+    """One run at ε = ``column``."""
+    return _run(row, column, tier, seed=seed, lr=lr, epochs=SIZES[tier][1])
+
+
+def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
+    """The same, shorter, with the noise that keeps the shorter run to ε, on a validation split."""
+    return _run(row, column, tier, seed=0, lr=lr, epochs=SIZES[tier][2], validation_examples=SIZES[tier][3])
+
+
+def _run(row: str, epsilon: float, tier: str, *, lr: float, **settings: Any) -> Run:
+    network, changes = ROWS[row]
+    step = lr if "individual" in changes else lr / 10  # a BC update has m times the noise of an IC update
+    settings |= {"epsilon": epsilon, "accountant": "pld", "lr": step, "lr_schedule": "linear", "lr_decay": 1.0}
+    settings |= {"augmentation": "crop", "batch_size": SIZES[tier][0]}  # digits are not mirrored
+    return _bc.private(network, tier, sigma=None, clip_norm=0.1, **changes, **settings)
+
+
+TABLE = Table(
+    name="bc_equal_epsilon",
+    title="MNIST test accuracy (%) of bc's ideas at the same proven ε, δ = 1e-5, replace-one",
+    source="ours, on bc appendix B",
+    notebook="04_batch_vs_individual_clipping",
+    rows=tuple(ROWS),
+    column="epsilon",
+    columns=(2.0, 8.0),
+    printed={},
+    cell=cell,
+    grid={"lr": (0.5, 2.0, 8.0)},
+    tuning=tuning,
+)

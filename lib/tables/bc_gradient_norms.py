@@ -1,0 +1,25 @@
+"""bc figure 1: the norms of the layers' gradients, epoch by epoch, in ordinary training with m = 64.
+
+The accuracies are those of :mod:`lib.tables.bc_sgd`, whose runs these are; the figure is made of their histories.
+"""
+
+from lib.run import Run
+from lib.tables import Table, _bc, bc_sgd
+
+
+def cell(row: str, column: float, *, seed: int, tier: str) -> Run:
+    """The run of ``bc_sgd``."""
+    return bc_sgd.cell(row, column, seed=seed, tier=tier)
+
+
+TABLE = Table(
+    name="bc_gradient_norms",
+    title="Test accuracy (%) of the SGD runs whose gradient norms are shown, by layer",
+    source="bc figure 1",
+    notebook="04_batch_vs_individual_clipping",
+    rows=bc_sgd.TABLE.rows,
+    column="batch_size",
+    columns=_bc.BATCH_SIZES[:1],
+    printed={},
+    cell=cell,
+)

@@ -1,0 +1,53 @@
+"""bc figures 4 and 15 to 17: individual against batch clipping, enhanced against Zhang's adaptive clip norms; m = 64.
+
+σ = .01875, C = .095.  The columns are the step size's factor per epoch; in the rows "C falling" C has a factor of .9
+too.  Individual clipping of ResNet-18 with batch norm is not defined in bc: here it is instance norm, which is what
+batch norm does to a batch of one.
+"""
+
+from typing import Any
+
+from lib.run import Run
+from lib.tables import Printed, Table, _bc
+
+IC, FALLING, ZHANG = {"individual": True}, {"clip_norm_decay": 0.9}, {"adaptive_clipping": "zhang", "clip_norm": 1.0}
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "resnet-18, BC": ("resnet-18", {}),
+    "resnet-18, BC, Zhang's": ("resnet-18", ZHANG),
+    "resnet-18, IC": ("resnet-18", IC),
+    "resnet-18 without BN, BC": ("resnet-18 without BN", {}),
+    "resnet-18 without BN, BC, C falling": ("resnet-18 without BN", FALLING),
+    "resnet-18 without BN, IC": ("resnet-18 without BN", IC),
+    "resnet-18 without BN, IC, C falling": ("resnet-18 without BN", IC | FALLING),
+    "convnet, BC": ("convnet", {}),
+    "convnet, BC, Zhang's": ("convnet", ZHANG),
+    "convnet without BN, BC": ("convnet without BN", {}),
+    "convnet without BN, IC": ("convnet without BN", IC),
+    "convnet without BN, IC, C falling": ("convnet without BN", IC | FALLING),
+}
+
+
+def cell(row: str, column: float, *, seed: int, tier: str) -> Run:
+    """ALC; ``column`` is the factor on the step size after every epoch."""
+    network, changes = ROWS[row]
+    return _bc.private(
+        network, tier, seed=seed, sigma=0.01875, **({"clip_norm": _bc.C_TEXT} | changes), lr_decay=column
+    )
+
+
+TABLE = Table(
+    name="bc_ic_vs_bc",
+    title="CIFAR-10 test accuracy (%) of batch and individual clipping, both layerwise, σ = .01875, C = .095, m = 64",
+    source="bc figures 4, 15, 16, 17",
+    notebook="04_batch_vs_individual_clipping",
+    rows=tuple(ROWS),
+    column="lr_decay",
+    columns=(0.9, 1.0),
+    printed={
+        ("resnet-18, BC", 0.9): Printed(67.0),
+        ("resnet-18 without BN, BC", 1.0): Printed(30.0, up_to=40.0),
+        ("resnet-18 without BN, IC", 1.0): Printed(18.0, up_to=22.0),
+        ("convnet without BN, IC", 1.0): Printed(21.12),
+    },
+    cell=cell,
+)

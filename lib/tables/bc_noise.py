@@ -1,0 +1,32 @@
+"""bc figures 5, 9b and 12b: batch clipping with adaptive layerwise clipping against the noise, m = 64."""
+
+from lib.run import Run
+from lib.tables import Printed, Table, _bc
+
+ROWS = {"resnet-18, C = .095": ("resnet-18", 0.095), "convnet, C = .14": ("convnet", 0.14)}
+ROWS |= {"BN-LeNet-5, C = .2": ("BN-LeNet-5", 0.2)}
+
+
+def cell(row: str, column: float, *, seed: int, tier: str) -> Run:
+    """``column`` is bc's 2σ, the noise ÷ C."""
+    network, clip_norm = ROWS[row]
+    return _bc.private(network, tier, seed=seed, sigma=column / 2, clip_norm=clip_norm)
+
+
+TABLE = Table(
+    name="bc_noise",
+    title="Test accuracy (%) of batch clipping with adaptive layerwise clipping, noise 2Cσ, m = 64",
+    source="bc figures 5, 9b, 12b",
+    notebook="04_batch_vs_individual_clipping",
+    rows=tuple(ROWS),
+    column="noise_multiplier",
+    columns=(0.02, 0.4, 1.0, 3.0, 5.0),
+    printed={
+        ("resnet-18, C = .095", 1.0): Printed(20.0),
+        ("convnet, C = .14", 1.0): Printed(43.42),
+        ("BN-LeNet-5, C = .2", 1.0): Printed(84.8),
+        ("BN-LeNet-5, C = .2", 3.0): Printed(67.0),
+        ("BN-LeNet-5, C = .2", 5.0): Printed(50.38),
+    },
+    cell=cell,
+)
