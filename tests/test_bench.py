@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lib import bench, models, registry
-from lib.bench import noisy_step, private_step
+from lib.bench import batch_clipping_step, noisy_step, private_step
 
 
 @pytest.mark.parametrize("name", ["lenet5", "lenet_300_100"])
@@ -36,7 +36,7 @@ def test_ratios_are_taken_within_a_round(monkeypatch):
 
 def test_the_first_variant_is_what_the_others_are_measured_against():
     assert next(iter(private_step.variants())) == "non-private"
-    assert registry.names("bench") == ("noisy_step", "private_step")
+    assert registry.names("bench") == ("batch_clipping_step", "noisy_step", "private_step")
 
 
 @pytest.mark.parametrize("name", private_step.NETWORKS)
@@ -49,6 +49,14 @@ def test_fast_and_reference_make_the_same_step(name, monkeypatch):
     start, *ends = ([p.detach() for p in model.parameters()] for model in (original(name), *made))
     assert not any(torch.equal(p, q) for p, q in zip(start, ends[0], strict=True))
     torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)
+
+
+def test_every_variant_of_batch_clipping_is_measured(monkeypatch):
+    monkeypatch.setattr(batch_clipping_step, "NETWORKS", {"BN-LeNet-5": ("lenet5_tanh", 8, 1, (1, 32, 32))})
+    (found,) = batch_clipping_step.measure(torch.device("cpu"), rounds=1).values()
+    assert list(found) == ["SGD", "BC, full gradient", "BC, layerwise"]
+    assert found["SGD"]["ratio"] == 1.0
+    assert all(numbers["batch_size"] == 8 and numbers["milliseconds"] > 0 for numbers in found.values())
 
 
 @pytest.mark.slow

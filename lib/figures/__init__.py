@@ -52,8 +52,9 @@ def at_column(table: Table, tier: str, store: Store, *, column: Column) -> Figur
     return _closed(figure)
 
 
-def against_epoch(table: Table, tier: str, store: Store) -> Figure:
-    """Accuracy against epoch, one panel per row, one line per column; the band is the standard error over seeds."""
+def against_epoch(table: Table, tier: str, store: Store, *, lowest: float = 0.0) -> Figure:
+    """Accuracy against epoch from ``lowest`` to 100 %, one panel per row, one line per column; the band is the standard
+    error over seeds."""
     frame = report.curves(table, tier, store)
     figure, panels = _panels(list(table.rows), width=5.5, height=4.2)
     names = dict(zip(table.columns, report.heads(table), strict=True))
@@ -62,7 +63,7 @@ def against_epoch(table: Table, tier: str, store: Store) -> Figure:
         if len(of_row):
             sns.lineplot(of_row, x="epoch", y="accuracy", hue="line", palette="viridis", errorbar="se", ax=axes)
             axes.legend(title=None, fontsize="small")
-        axes.set(title=row, xlabel="epoch", ylabel="validation accuracy (%)", ylim=(80, 100))
+        axes.set(title=row, xlabel="epoch", ylabel="accuracy (%)", ylim=(lowest, 100))
     figure.suptitle(report.title(table, tier), fontsize="medium")
     return _closed(figure)
 
