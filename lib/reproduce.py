@@ -8,12 +8,15 @@ first one stopped.
 """
 
 import argparse
+import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import papermill
+from joblib import Parallel, delayed
 from nbclient.exceptions import CellExecutionError
 from papermill.exceptions import PapermillExecutionError
 
@@ -25,6 +28,10 @@ from lib.tables import Table
 REPOSITORY = Path(__file__).resolve().parent.parent
 OUT = REPOSITORY / "out"
 SEEDS = {"smoke": 1, "cpu": 5, "paper": 10}
+
+
+class NotebookError(Exception):
+    """Some notebooks failed; the message names each.  All others ran."""
 
 
 def exhibits(names: list[str] | None = None) -> list[Table]:
@@ -42,19 +49,25 @@ def other_notebooks() -> list[str]:
     return sorted(path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb") if path.stem not in of_tables)
 
 
-def run_notebook(name: str, output: Path, parameters: dict[str, Any]) -> Path:
-    """Execute ``notebooks/<name>.ipynb`` with ``parameters`` into ``output``, and return it."""
+def run_notebook(name: str, output: Path, parameters: dict[str, Any]) -> str | None:
+    """Execute ``notebooks/<name>.ipynb`` with ``parameters`` into ``output``; what went wrong, if something did.
+
+    The error is returned, not raised: papermill's does not survive the way from one process to another.
+    """
     output.parent.mkdir(parents=True, exist_ok=True)
-    papermill.execute_notebook(
-        REPOSITORY / "notebooks" / f"{name}.ipynb",
-        output,
-        parameters,
-        cwd=REPOSITORY,
-        kernel_name="python3",
-        progress_bar=False,
-        stderr_file=sys.stderr,
-    )
-    return output
+    try:
+        papermill.execute_notebook(
+            REPOSITORY / "notebooks" / f"{name}.ipynb",
+            output,
+            parameters,
+            cwd=REPOSITORY,
+            kernel_name="python3",
+            progress_bar=False,
+            stderr_file=sys.stderr,
+        )
+    except (PapermillExecutionError, CellExecutionError) as error:
+        return f"{output.stem}: {error.ename}: {error.evalue}"
+    return None
 
 
 def main() -> None:
@@ -67,32 +80,48 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         reproduce(**vars(arguments))
-    except (ValueError, StoreError) as error:
+    except (ValueError, StoreError, NotebookError) as error:
         raise SystemExit(f"error: {error}") from error
-    except (PapermillExecutionError, CellExecutionError) as error:
-        raise SystemExit(f"error: {error.ename}: {error.evalue}") from error
 
 
 def reproduce(*, table: list[str] | None, seeds: int | None, tier: str, minutes: float | None, **plan: Any) -> None:
-    """Run the notebooks of the named tables (None: all) and write the report; see the module's page."""
+    """Run the notebooks of the named tables (None: all) and write the report; see the module's page.
+
+    Raises ``ValueError`` or ``StoreError`` for what is not right before anything runs, and ``NotebookError`` at the end
+    if notebooks failed.
+    """
     plan |= {"tier": tables.check_tier(tier), "seeds": SEEDS[tier] if seeds is None else seeds, "run_missing": True}
+    at_once = 1
+    if tier == "smoke":  # a run takes less than the start of a worker does: notebooks are the workers
+        at_once, plan["backend"] = os.cpu_count() or 1, "sequential"
     asked = [{"table": t.name, "figure": t.figure, "minutes": minutes, **plan} for t in exhibits(table)]
     for parameters in asked:
         Notebook(**parameters)  # what is not right is refused before anything runs
     Store(folder(tier), read_only=False)
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    for parameters in asked:
-        if deadline is not None:
-            parameters["minutes"] = max(0.0, (deadline - time.monotonic()) / 60)
-        print(f"{parameters['table']}, tier {tier}", flush=True)
-        name = tables.load(parameters["table"]).notebook
-        run_notebook(name, OUT / tier / f"{name}-{parameters['table']}.ipynb", parameters)
-    for name in other_notebooks() if table is None else ():
-        print(name, flush=True)
-        run_notebook(name, OUT / tier / f"{name}.ipynb", {})
+    done = Parallel(n_jobs=at_once, return_as="generator_unordered", pre_dispatch=at_once)(
+        delayed(run_notebook)(*job) for job in _jobs(asked, OUT / tier, minutes, others=table is None)
+    )
+    failed = [error for error in done if error is not None]
     print(f"  → {(OUT / tier).relative_to(REPOSITORY)}")
     ledger.write(REPOSITORY / "README.md")
     print("  → README.md, results/REPORT.md")
+    if failed:
+        raise NotebookError("\n".join(failed))
+
+
+def _jobs(
+    asked: list[dict[str, Any]], out: Path, minutes: float | None, *, others: bool
+) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """Notebook, output and parameters of every exhibit, and of the ``others``, each with the minutes that are left."""
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    for parameters in asked:
+        print(f"{parameters['table']}, tier {parameters['tier']}", flush=True)
+        left = {} if deadline is None else {"minutes": max(0.0, (deadline - time.monotonic()) / 60)}
+        name = tables.load(parameters["table"]).notebook
+        yield name, out / f"{name}-{parameters['table']}.ipynb", parameters | left
+    for name in other_notebooks() if others else ():
+        print(name, flush=True)
+        yield name, out / f"{name}.ipynb", {}
 
 
 if __name__ == "__main__":
