@@ -12,6 +12,7 @@ from lib.store import BENCHMARKS, RESULTS, Store
 
 BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
 TIERS = ("paper", "cpu")  # of real data, best first
+STEPS = ("private_step", "batch_clipping_step")  # the benches that README shows
 
 
 def verdict(claim: Claim, store: Store) -> tuple[Verdict, str]:
@@ -60,16 +61,17 @@ def page(store: Store) -> str:
 
 
 def speed(folder: Path) -> str:
-    """What a private step costs, as a Markdown table: time × the non-private step's, and peak memory likewise."""
+    """What a private step costs, as a Markdown table: time × the first variant's, and peak memory likewise."""
     lines = ["| network, batch | step | time | peak memory |", "|---|---|---|---|"]
-    for path in sorted(folder.glob("private_step-*.json")):
+    for path in sorted(path for name in STEPS for path in folder.glob(f"{name}-*.json")):
         stored = json.loads(path.read_text(encoding="utf-8"))
         env = stored["env"]
         lines.append(f"| **{env['device']}**, {env['flags']['threads']} threads, torch {env['torch']} | | | |")
         for network, variants in stored["results"].items():
             for name, n in variants.items():
                 time = f"× {n['ratio']:.2f} [{n['low']:.2f}, {n['high']:.2f}]"
-                lines.append(f"| {network}, {n['batch_size']} | {name} | {time} | × {n['memory']:.2f} |")
+                memory = f"× {n['memory']:.2f}" if "memory" in n else ""
+                lines.append(f"| {network}, {n['batch_size']} | {name} | {time} | {memory} |")
     return "\n".join(lines)
 
 

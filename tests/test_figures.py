@@ -47,3 +47,12 @@ def test_speed_has_a_panel_for_each_network_and_leaves_out_what_was_not_measured
     assert [axes.get_title() for axes in figure.axes] == ["LeNet-5", "ResNet-18"]
     (dots,) = (line for line in figure.axes[0].lines if line.get_label() == "peak memory")
     assert len(dots.get_xdata()) == (0 if math.isnan(memory) else 1)
+
+
+def test_the_error_of_the_limit_is_relative_to_pld():
+    """SOUNDNESS: for 16 layers at bc's setting ε is 5.23 in the limit, and PLD proves 5.26."""
+    errors = accountants.limit_error(sigmas=[0.625], sampling_prob=64 / 54_000, epochs=[1, 50], delta=1e-5)
+    assert list(errors.columns) == ["0.034", "0.243"]
+    assert errors.loc[0.625, "0.243"] == pytest.approx(5.233 / 5.260 - 1, abs=2e-4)
+    assert errors.loc[0.625, "0.034"] < -0.5  # after one epoch the limit promises less than half of what is proven
+    assert len(accountants.map_of(errors).axes[0].texts) == 2

@@ -87,7 +87,7 @@ def limit_error(*, sigmas: Sequence[float], sampling_prob: float, epochs: Sequen
 def map_of(errors: pd.DataFrame) -> Figure:
     """The map of :func:`limit_error` in percent: blue where the limit claims too little ε, red where too much."""
     figure, axes = plt.subplots(figsize=(8, 4.2))
-    sns.heatmap(errors * 100, cmap="vlag", center=0, vmin=-20, vmax=20, annot=True, fmt=".3g", ax=axes)
+    sns.heatmap(errors * 100, cmap="vlag", vmin=-20, vmax=20, annot=True, fmt=".3g", ax=axes)
     axes.set(title="(ε by the limit − ε by PLD) ÷ ε by PLD, in %", ylabel="σ", xlabel="c = √(E·m/N)")
     plt.close(figure)
     return figure
