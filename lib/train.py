@@ -47,16 +47,16 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
         # The split does not depend on the seed, so that all candidates of a search are compared on the same examples.
         dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
     split = "validation" if run.validation_examples else "test"
-    preprocessing, public = Preprocessing(run.dataset, run.augmentation, run.input_scale), None
+    public = None
     if run.public_examples:
         split_generator = generator(0, "public split")  # the same for every seed
         dataset, (images, labels) = dataset.without("public_examples", run.public_examples, split_generator)
-        public = preprocessing.testing(images), labels
+        public = _preprocessing(run).testing(images), labels
 
     model = _initial_model(run, dataset.classes).to(device)
     _set_projection(model, run, dataset)
     method = methods.build(run, len(dataset.train_labels), model)
-    trainer = _Trainer(run, method, model, dataset, preprocessing)
+    trainer = _Trainer(run, method, model, dataset)
     sampling = generator(run.seed, "sampling", device)
     test_noise = generator(run.seed, "test noise", device)
     training_noise = generator(run.seed, "weight noise", device)
@@ -72,7 +72,7 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
         last = trainer.step == method.steps
         draws = run.test_draws if last and run.weight_noise_std else min(run.test_draws, 1)
         with method.tested(model):
-            accuracies.append(evaluate(model, run, dataset, preprocessing, public, test_noise, draws=draws))
+            accuracies.append(evaluate(model, run, dataset, test_noise, draws=draws, public=public))
         if deadline is not None and time.time() > deadline and not last:
             raise OutOfTime(f"{run.words}: {trainer.step} of {method.steps} steps done at the deadline")
 
@@ -96,11 +96,10 @@ def evaluate(
     model: nn.Module,
     run: Run,
     dataset: Dataset,
-    preprocessing: Preprocessing,
-    public: methods.Public | None,
     noise: torch.Generator,
     *,
     draws: int,
+    public: methods.Public | None = None,
 ) -> float:
     """Accuracy in percent on ``dataset``'s test set, averaged over ``draws`` passes with fresh weight noise.
 
@@ -110,6 +109,7 @@ def evaluate(
     # In training mode batch norm uses the statistics of the batch it is given, in evaluation mode its running
     # averages; no other layer here has a mode.
     model.train(run.test_statistics == "batch")
+    preprocessing = _preprocessing(run)
     chunks = math.ceil(len(dataset.test_labels) / TEST_BATCH)
     correct = torch.zeros((), dtype=torch.int64, device=dataset.test_labels.device)
     with statistics_of(model, public[0]) if run.test_statistics == "public" else nullcontext():
@@ -122,10 +122,9 @@ def evaluate(
 class _Trainer:
     """A model with its method, optimiser and step sizes, and the number of steps done."""
 
-    def __init__(
-        self, run: Run, method: methods.Method, model: nn.Module, dataset: Dataset, preprocessing: Preprocessing
-    ) -> None:
-        self.method, self.model, self.dataset, self.preprocessing, self.step = method, model, dataset, preprocessing, 0
+    def __init__(self, run: Run, method: methods.Method, model: nn.Module, dataset: Dataset) -> None:
+        self.method, self.model, self.dataset, self.step = method, model, dataset, 0
+        self.preprocessing = _preprocessing(run)
         self.augmentation = generator(run.seed, "augmentation", dataset.train_images.device)
         momentum = {"momentum": run.momentum} if run.optimizer == "sgd" else {}
         kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[run.optimizer]
@@ -156,6 +155,10 @@ class _Trainer:
             return None
         mean = torch.stack(losses).mean().item()
         return mean if math.isfinite(mean) else None
+
+
+def _preprocessing(run: Run) -> Preprocessing:
+    return Preprocessing(run.dataset, run.augmentation, run.input_scale)
 
 
 def _set_projection(model: nn.Module, run: Run, dataset: Dataset) -> None:

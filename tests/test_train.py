@@ -11,6 +11,7 @@ from lib import data, pca
 from lib.data import Dataset
 from lib.generators import generator
 from lib.layers import NoisyLinear
+from lib.preprocessing import Preprocessing
 from lib.train import OutOfTime, evaluate, train
 
 
@@ -47,12 +48,23 @@ def test_the_same_run_gives_the_same_record_and_another_seed_another():
         {"optimizer": "sgd"},
         {"lr_schedule": "linear"},
         {"model": "lenet5"},
+        {"public_examples": 100},
+        {"input_scale": "standardised"},
     ],
     ids=str,
 )
 def test_every_setting_changes_the_training(changes):
     plain, changed = (train(make_run(epochs=1, **c))["history"]["train_loss"] for c in ({}, changes))
     assert changed != plain
+
+
+def test_augmentation_is_for_training_alone(monkeypatch):
+    """Crops are drawn for every batch; test images and public examples are seen as they are."""
+    drawn = []
+    original = Preprocessing._cropped
+    monkeypatch.setattr(Preprocessing, "_cropped", lambda p, x, g: drawn.append(len(x)) or original(p, x, g))
+    train(make_run(model="lenet5_tanh", augmentation="crop", epochs=2, public_examples=100, test_statistics="public"))
+    assert drawn == [64] * (2 * (1337 // 64))
 
 
 @pytest.mark.parametrize("draw", ["step", "epoch"])

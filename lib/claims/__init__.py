@@ -38,8 +38,9 @@ class Claim:
 
 
 def every() -> list[Claim]:
-    """All claims, family by family."""
-    return [claim for name in registry.names("claims") for claim in registry.load("claims", name).CLAIMS]
+    """All claims, in the reading order of the notebooks that show their tables."""
+    found = [claim for name in registry.names("claims") for claim in registry.load("claims", name).CLAIMS]
+    return sorted(found, key=lambda claim: tables.load(claim.table).notebook)
 
 
 def of(*table_names: str) -> list[Claim]:

@@ -40,13 +40,15 @@ class BatchClipping(DPSGD):
         self.sensitivity = "sensitivity 2C" if run.mini_set_size > 1 else "sensitivity C"
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
         self._converged = Converged(model) if run.fix_converged != "never" else None
+        self._groups: Groups | None = None  # of this epoch
 
     def prepare(self, model: nn.Module, public: Public | None) -> None:
+        self._groups = None
         if self._converged:
             self._converged.fix(model)
 
     def groups(self, model: nn.Module, step: int) -> Groups:
-        """What is clipped together at ``step``, and to which norm."""
+        """What is clipped together at ``step``, and to which norm; the same throughout an epoch."""
         return Groups(model, self.clip_norm(step))
 
     def clipped(self, model: nn.Module, x: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
@@ -61,8 +63,8 @@ class BatchClipping(DPSGD):
         return {name: sum((other[name] for other in others), start=value) for name, value in total.items()}
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
-        groups, z = self.groups(model, step), self.noise_multiplier(step)
-        total = self.clipped(model, x, y, groups)
+        groups = self._groups = self._groups or self.groups(model, step)
+        total, z = self.clipped(model, x, y, groups), self.noise_multiplier(step)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 std = z * groups.reach(name) if z else 0.0
