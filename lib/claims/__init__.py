@@ -60,7 +60,7 @@ def told(cell: dict) -> str:
 
 
 def verdict(parts: list[tuple[bool | None, str]]) -> Verdict:
-    """Of (whether it holds or None, evidence) for each part: open if a part is, else whether all hold."""
+    """Of (whether it holds or None, evidence) for each part: one that fails decides, else one that is open."""
     oks = [ok for ok, _ in parts]
-    status = "open" if None in oks else "holds" if all(oks) else "fails"
+    status = "fails" if False in oks else "open" if None in oks else "holds"
     return Verdict(status, "; ".join(text for _, text in parts))
