@@ -43,6 +43,13 @@ def test_a_claim_is_open_fails_and_holds(name, status, fill):
     assert ("90.00 (1)" in verdict.evidence) == (status == "fails")
 
 
+def test_runs_that_are_too_short_to_learn_anything_do_not_tell_who_converges(fill):
+    store = fill(tables.load("bc_ic_vs_bc"), lambda row, column, seed: [15.0 if "BC" in row else 11.0])
+    verdict = BY_NAME["Batch clipping converges, individual clipping does not"].judge("cpu", store)
+    assert verdict.status == "open"
+    assert "convnet without BN, BC 15.00 (1) after 4 epochs, convnet without BN, IC 11.00 (1)" in verdict.evidence
+
+
 def test_the_quoted_limit_is_nearly_the_proven_epsilon_and_no_bound():
     """SOUNDNESS: in the limit ε 2.09 and 9.94 for 8 layers, 5.23 for 16; there PLD is above the limit."""
     one, other = (claim.judge("cpu", None) for claim in claims.of("bc_noise"))
