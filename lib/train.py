@@ -43,15 +43,16 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
     started, clock = datetime.now(UTC), time.perf_counter()
     environment.reset_peak_memory(device)
     dataset = data.load(run.dataset, device=device)
-    if run.validation_examples:
-        # The split does not depend on the seed, so that all candidates of a search are compared on the same examples.
-        dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
-    split = "validation" if run.validation_examples else "test"
-    public = None
+    split, public = "validation" if run.validation_examples else "test", None
+    # Neither split depends on the seed: all candidates of a search are compared on the same examples, and what is
+    # public is public in every run.
     if run.public_examples:
-        split_generator = generator(0, "public split")  # the same for every seed
-        dataset, (images, labels) = dataset.without("public_examples", run.public_examples, split_generator)
+        dataset, (images, labels) = dataset.without(
+            "public_examples", run.public_examples, generator(0, "public split")
+        )
         public = _preprocessing(run).testing(images), labels
+    if run.validation_examples:
+        dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
 
     model = _initial_model(run, dataset.classes).to(device)
     _set_projection(model, run, dataset)

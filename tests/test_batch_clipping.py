@@ -233,6 +233,12 @@ class TestPrivacy:
         ]
         assert proven[0]["proven"]["epsilon"] == proven[1]["proven"]["epsilon"]
 
+    def test_replace_one_counts_2C_once_whatever_the_mini_sets(self):
+        poisson = {"sampler": "poisson", "accountant": "pld", "noise_multiplier": 4.0}
+        for size in (1, 64):
+            method = methods.build(bc(mini_set_size=size, **poisson), N, models.build("lenet5"))
+            assert (method.budget.discount, method.budget.events[0].sensitivity) == (1.0, 2.0)
+
     def test_running_averages_are_not_covered(self):
         run = bc(norm="batch", noise_multiplier=5.0, test_statistics="running")
         proven = methods.build(run, N, models.build("lenet5", norm="batch")).privacy()["proven"]

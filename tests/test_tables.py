@@ -90,7 +90,7 @@ class TestBatchClipping:
             if table.name != "bc_equal_epsilon":
                 assert (run.lr, run.epochs, run.augmentation) == (0.025, 50, "crop_and_flip")
             if run.method != "non_private":
-                assert run.sampler, run.neighbouring_relation == ("without_replacement", "replace_one")
+                assert (run.sampler, run.neighbouring_relation) == ("without_replacement", "replace_one")
                 assert run.mini_set_size in (1, run.batch_size)
 
     @pytest.mark.parametrize(("row", "layers"), [("resnet-18, ALC", 62), ("convnet, ALC", 18), ("BN-LeNet-5, ALC", 8)])

@@ -61,10 +61,8 @@ def _guarantee(sigma: float) -> Verdict:
 
 
 def _layerwise(tier: str, store: Store) -> Verdict:
-    rows = tables.load("bc_alc_vs_fgc").rows
-    pairs = [
-        (row, other) for row in rows if row.endswith("ALC") for other in rows if other.startswith(row[:-3] + "FGC")
-    ]
+    networks = [row.removesuffix(", ALC") for row in tables.load("bc_alc_vs_fgc").rows if row.endswith(", ALC")]
+    pairs = [(f"{network}, ALC", f"{network}, FGC, same {what}") for network in networks for what in "σε"]
     return _above("bc_alc_vs_fgc", pairs, (64,), 0.0, tier, store)
 
 
@@ -91,7 +89,7 @@ CLAIMS = (
     ),
     Claim(
         name="Layerwise beats full-gradient clipping, even at discounted noise",
-        says="we also run the same experiment for FGC with discounted noise multiplier σ/√L … ALC outperforms FGC",
+        says="we also run the same experiment for FGC with discounted noise multiplier σ̄ = σ/√L … ALC outperforms FGC",
         source="bc A.4",
         table="bc_alc_vs_fgc",
         judge=_layerwise,
@@ -119,7 +117,8 @@ CLAIMS = (
     ),
     Claim(
         name="At equal ε: batch clipping against individual clipping",
-        says="DPSGD with IC and DPSGD with BC offer the exact same DP guarantee … BC outperforms IC in practice",
+        says="DPSGD with IC given by (2) and (the new) DPSGD with BC given by (3) offer the exact same DP guarantee … "
+        "BC outperforms IC in practice",
         source="bc section 1",
         table="bc_equal_epsilon",
         judge=lambda tier, store: _at_equal_epsilon("BC", "IC", tier, store),

@@ -35,7 +35,9 @@ class BatchClipping(DPSGD):
     """The method of the module's page, set up for one run; ``layers`` L are clipped each by itself."""
 
     def __init__(self, run: Run, examples: int, model: nn.Module, *, layers: int = 1) -> None:
-        turns = 2.0 if run.mini_set_size > 1 and run.sampler == "poisson" else 1.0
+        # Under replace-one the accountants count 2C by themselves.
+        poisson = (run.sampler, run.neighbouring_relation) == ("poisson", "add_or_remove_one")
+        turns = 2.0 if run.mini_set_size > 1 and poisson else 1.0
         super().__init__(run, examples, model, discount=turns * math.sqrt(layers))
         self.sensitivity = "sensitivity 2C" if run.mini_set_size > 1 else "sensitivity C"
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
