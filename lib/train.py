@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from lib import data, environment, methods, models, pca, schedules, store
 from lib.data import Dataset
 from lib.generators import generator, seed_for
-from lib.layers import Projection, held_noise, set_weight_noise, statistics_of
+from lib.layers import Projection, WithPublic, held_noise, held_statistics, set_weight_noise, statistics_of
 from lib.preprocessing import Preprocessing
 from lib.run import Run
 
@@ -43,18 +43,14 @@ def train(run: Run, *, device: torch.device | str | None = None, deadline: float
     started, clock = datetime.now(UTC), time.perf_counter()
     environment.reset_peak_memory(device)
     dataset = data.load(run.dataset, device=device)
-    split, public = "validation" if run.validation_examples else "test", None
+    split = "validation" if run.validation_examples else "test"
     # Neither split depends on the seed: all candidates of a search are compared on the same examples, and what is
     # public is public in every run.
-    if run.public_examples:
-        dataset, (images, labels) = dataset.without(
-            "public_examples", run.public_examples, generator(0, "public split")
-        )
-        public = _preprocessing(run).testing(images), labels
+    dataset, public = _public(run, dataset)
     if run.validation_examples:
         dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
 
-    model = _initial_model(run, dataset.classes).to(device)
+    model = _initial_model(run, dataset.classes, public).to(device)
     _set_projection(model, run, dataset)
     method = methods.build(run, len(dataset.train_labels), model)
     trainer = _Trainer(run, method, model, dataset)
@@ -108,12 +104,12 @@ def evaluate(
     """
     _set_noise(model, run, noise, silent=draws == 0)
     # In training mode batch norm uses the statistics of the batch it is given, in evaluation mode its running
-    # averages; no other layer here has a mode.
-    model.train(run.test_statistics == "batch")
+    # averages; WithPublic, in evaluation mode, those of public examples.  No other layer here has a mode.
+    model.train(run.test_statistics == "batch" and run.norm == "batch")
     preprocessing = _preprocessing(run)
     chunks = math.ceil(len(dataset.test_labels) / TEST_BATCH)
     correct = torch.zeros((), dtype=torch.int64, device=dataset.test_labels.device)
-    with statistics_of(model, public[0]) if run.test_statistics == "public" else nullcontext():
+    with statistics_of(model, public[0]) if run.test_statistics == "public" else held_statistics(model):
         for _ in range(max(draws, 1)):
             for x, y in zip(dataset.test_images.chunk(chunks), dataset.test_labels.chunk(chunks), strict=True):
                 correct += (model(preprocessing.testing(x)).argmax(1) == y).sum()
@@ -179,10 +175,31 @@ def _set_projection(model: nn.Module, run: Run, dataset: Dataset) -> None:
         )
 
 
-def _initial_model(run: Run, classes: int) -> nn.Module:
+def _public(run: Run, dataset: Dataset) -> tuple[Dataset, methods.Public | None]:
+    """The data set without its public examples, and those, as a model takes them."""
+    if not run.public_examples:
+        return dataset, None
+    if run.public_dataset:
+        other = data.load(run.public_dataset, device=dataset.train_images.device)
+        if len(other.test_labels) < run.public_examples:
+            raise ValueError(
+                f"public_examples: expected at most {len(other.test_labels)}, the test images of {other.name}; "
+                f"got {run.public_examples}"
+            )
+        images, labels = other.test_images[: run.public_examples], other.test_labels[: run.public_examples]
+    else:
+        draws = generator(0, "public split")
+        dataset, (images, labels) = dataset.without("public_examples", run.public_examples, draws)
+    return dataset, (_preprocessing(run).testing(images), labels)
+
+
+def _initial_model(run: Run, classes: int, public: methods.Public | None) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(run.seed, "init"))
-        return models.build(run.model, norm=run.norm, activation=run.activation, classes=classes)
+        model = models.build(run.model, norm=run.norm, activation=run.activation, classes=classes)
+    if not run.norm.startswith("public_batch"):
+        return model
+    return WithPublic(model, public[0], statistics=run.statistics, gradient=run.statistics_gradient == "on")
 
 
 def _set_noise(model: nn.Module, run: Run, noise: torch.Generator, *, silent: bool = False) -> None:

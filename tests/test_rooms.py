@@ -30,6 +30,7 @@ WITH_TORCH = {
     "layers": set(),
     "models": {"layers", "registry"},
     "grads": {"layers"},
+    "audit": set(),
     "generators": set(),
     "sampling": {"accounting"},
     "methods": {"accounting", "generators", "grads", "layers", "registry", "run", "sampling"},

@@ -8,6 +8,7 @@ from conftest import make_run
 
 from lib import registry
 from lib.run import Run
+from lib.run.allowed import CHOICES
 
 MODELS, METHODS = (", ".join(registry.names(room)) for room in ("models", "methods"))
 
@@ -78,8 +79,16 @@ def test_every_field_counts_in_the_id():
     ids = {make_run(**{name: value}).id for name, value in changes.items()}
     ids.add(make_run(epsilon=1.0, sampler="poisson").id)
     ids.add(make_run(public_examples=10, gradient_norm_examples=5).id)
-    assert len(ids | {make_run().id}) == len(changes) + 3
-    assert set(changes) | {"epsilon", "gradient_norm_examples"} == {field.name for field in fields(Run)}
+    public = {"norm": "public_batch", "public_examples": 10}
+    mixed = public | {"statistics": "mixed"}
+    noised = {"norm": "noised_batch_without_affine", "statistics_clip_norm": 1.0, "statistics_share": 0.5}
+    of_statistics = [public, public | {"public_dataset": "kmnist"}, public | {"statistics_gradient": "on"}]
+    of_statistics += [mixed, mixed | {"statistics_batch": 4}]
+    of_statistics += [noised, noised | {"statistics_share": 0.2}, noised | {"statistics_clip_norm": 2.0}]
+    ids |= {make_run(**settings).id for settings in of_statistics}
+    assert len(ids | {make_run().id}) == len(changes) + 3 + len(of_statistics)
+    tried = set(changes).union(*of_statistics, {"epsilon", "gradient_norm_examples"})
+    assert tried == {field.name for field in fields(Run)}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +113,10 @@ def test_every_field_counts_in_the_id():
         ({"epochs": 0}, "epochs: expected at least 1; got 0"),
         ({"epochs": 1.5}, "epochs: expected int; got 1.5"),
         ({"seed": True}, "seed: expected int; got True"),
-        ({"norm": "group"}, "norm: expected one of none, batch, layer, layer_without_affine, instance; got 'group'"),
+        (
+            {"norm": "group"},
+            f"norm: expected one of {', '.join(CHOICES['norm'])}; got 'group'",
+        ),
         ({"model": "lenet"}, f"unknown model 'lenet'; expected one of {MODELS}"),
         ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
     ],

@@ -13,7 +13,8 @@ For examples i = 1 … B with gradients g_i of their own losses, and clip norm C
     (torch.Size([2, 2]), torch.Size([2]))
 
 Two implementations of one interface: ``reference`` (:mod:`lib.grads.reference`, ``vmap(grad)``, right for any model)
-and ``fast`` (:mod:`lib.grads.fast`, one forward and one backward to the layers' outputs).
+and ``fast`` (:mod:`lib.grads.fast`, one forward and one backward to the layers' outputs).  A third, ``joint``
+(:mod:`lib.grads.joint`), is for losses that depend on each other, which nobody should want: it has to be asked for.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,12 +23,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from lib.grads import fast, reference
+from lib.grads import fast, joint, reference
 from lib.grads.groups import Group as Group
 from lib.grads.groups import Groups
 from lib.grads.mini_set import clipped_mean as clipped_mean
+from lib.layers import WithPublic
 
-IMPLEMENTATIONS = {"fast": fast.clipped_sum, "reference": reference.clipped_sum}
+IMPLEMENTATIONS = {"fast": fast.clipped_sum, "reference": reference.clipped_sum, "joint": joint.clipped_sum}
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -47,17 +49,19 @@ def clipped_sum(
     ``loss(outputs, y) -> (B,)``, one loss per example.  ``clip_norm``: C > 0 (``math.inf``: no clipping), or one for
     each group of parameters, ``{module or parameter name, or a tuple of them: C_h}``; then each group is clipped by
     itself and the norms come as ``{group: (B,)}``.  Or :class:`~lib.grads.groups.Groups`, with scales for the norms.
-    ``microbatch_size`` bounds the memory and changes nothing else.
+    ``microbatch_size`` bounds the memory and changes nothing else, but for ``joint``, where examples share statistics
+    with those of their microbatch.
 
     An example with a non-finite gradient counts as zero; its norm is returned as it is.  An empty batch gives zeros.
     Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, an unknown
-    implementation, and for batch norm on batch statistics, where no example has a gradient of its own.
+    implementation, and for batch norm on batch statistics, where no example has a gradient of its own; of private and
+    public examples together, ``joint`` takes it.
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation: expected one of {', '.join(IMPLEMENTATIONS)}; got {implementation!r}")
     if microbatch_size is not None and microbatch_size < 1:
         raise ValueError(f"microbatch_size: expected None or at least 1; got {microbatch_size}")
-    _refuse_batch_statistics(model)
+    _refuse_batch_statistics(model, allowed=WithPublic if implementation == "joint" else ())
     groups = clip_norm if isinstance(clip_norm, Groups) else Groups(model, clip_norm)
     total = {name: torch.zeros_like(p) for name, p in model.named_parameters() if p.requires_grad}
     norms = [torch.zeros(0, len(groups.names), dtype=next(iter(total.values())).dtype, device=x.device)]
@@ -72,9 +76,11 @@ def clipped_sum(
     return total, groups.named(torch.cat(norms))
 
 
-def _refuse_batch_statistics(model: nn.Module) -> None:
+def _refuse_batch_statistics(model: nn.Module, allowed: type[nn.Module] | tuple[()]) -> None:
     for name, module in model.named_modules():
-        if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
+        batch_norm = isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats)
+        joint = isinstance(module, WithPublic) and module.joint
+        if (batch_norm or joint) and not isinstance(module, allowed):
             raise ValueError(
                 f"{name or type(module).__name__}: batch norm on batch statistics makes every example's gradient "
                 "depend on all others, so clipping each bounds nothing; use layer or group norm, batch norm with "

@@ -22,6 +22,7 @@ class _Calls:
     """What one layer saw: its inputs, and where its outputs are in the graph, for every time it was called.
 
     The place in the graph, not the tensor: that may be changed in place afterwards, as by ``ReLU(inplace=True)``.
+    A layer that sees r rows for every example, one example's after another's, was called r times.
     """
 
     name: str
@@ -53,7 +54,8 @@ def clipped_sum(
         of_call = [next(gradients) for _ in call.outputs]
         of_call = [losses.new_zeros(s) if g is None else g for s, g in zip(call.shapes, of_call, strict=True)]
         prefix = f"{call.name}." if call.name else ""
-        for name, contraction in rule_for(call.layer)(call.layer, call.inputs, of_call).items():
+        inputs, of_call = _by_row(call.name, call.inputs, len(x)), _by_row(call.name, of_call, len(x))
+        for name, contraction in rule_for(call.layer)(call.layer, inputs, of_call).items():
             if prefix + name in groups.of:
                 contractions[prefix + name] = contraction
                 squares[prefix + name] = contraction.squares()
@@ -64,6 +66,16 @@ def clipped_sum(
         return total, norms
     factors = groups.factors(norms)
     return {name: c.weighted_sum(factors[:, groups.of[name]]) for name, c in contractions.items()}, norms
+
+
+def _by_row(name: str, calls: list[Tensor], examples: int) -> list[Tensor]:
+    """The calls (B·r, …) as r calls (B, …) each."""
+    if all(len(call) == examples for call in calls):
+        return calls
+    if any(len(call) % examples for call in calls):
+        rows = [len(call) for call in calls]
+        raise ValueError(f"{name}: expected the same number of rows for each of {examples} examples; got {rows}")
+    return [row for call in calls for row in call.unflatten(0, (examples, -1)).unbind(1)]
 
 
 def _not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None:
@@ -83,6 +95,8 @@ def _forward(
     calls = {layer: _Calls(name, layer) for name, layer in layers.items()}
 
     def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        if not torch.is_grad_enabled():  # a pass for constants, as of the public examples, has no part in the loss
+            return
         call = calls[layer]
         call.inputs.append(inputs[0].detach())
         call.versions.append(inputs[0]._version)

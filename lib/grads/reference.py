@@ -29,7 +29,11 @@ def clipped_sum(
     model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, groups: Groups
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Sums of the clipped gradients, and the norms (B, groups) before clipping."""
-    gradients = per_example(model, loss, x, y)
+    return clipped(per_example(model, loss, x, y), groups)
+
+
+def clipped(gradients: dict[str, Tensor], groups: Groups) -> tuple[dict[str, Tensor], Tensor]:
+    """The sum of ``gradients`` {name: (B, *shape)}, clipped, and their norms (B, groups)."""
     norms = groups.norms({name: g.reshape(len(g), -1).square().sum(1) for name, g in gradients.items()})
     factors = groups.factors(norms)
     counted = factors.any(dim=1)  # an example that counts as zero may hold NaN, and 0 × NaN is NaN

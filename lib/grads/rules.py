@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lib.grads.chunks import bytes_of, chunks
 from lib.grads.contractions import Contraction, Materialised, Outer, Rows
 from lib.grads.convolution import Convolution
-from lib.layers import NoisyConv2d, NoisyLinear
+from lib.layers import ChannelAffine, NoisyConv2d, NoisyLinear
 
 Rule = Callable[[nn.Module, list[Tensor], list[Tensor]], dict[str, Contraction]]
 
@@ -64,6 +64,15 @@ def batch_norm(
     return _affine(normalise, reduce, inputs, gradients)
 
 
+def channel_affine(layer: ChannelAffine, inputs: list[Tensor], gradients: list[Tensor]) -> dict[str, Contraction]:
+    """y = γ x + β, one of each for every channel; x (B, C, …)."""
+
+    def reduce(values: Tensor) -> Tensor:
+        return values.reshape(len(values), len(layer.weight), -1).sum(2)
+
+    return _affine(torch.clone, reduce, inputs, gradients)
+
+
 def _affine(
     normalise: Callable[[Tensor], Tensor],
     reduce: Callable[[Tensor], Tensor],
@@ -105,6 +114,7 @@ _RULES: dict[type[nn.Module], Rule] = {
     nn.GroupNorm: group_norm,
     nn.BatchNorm1d: batch_norm,
     nn.BatchNorm2d: batch_norm,
+    ChannelAffine: channel_affine,
     nn.Embedding: embedding,
 }
 

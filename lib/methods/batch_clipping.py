@@ -27,7 +27,6 @@ from lib.methods._converged import Converged
 from lib.methods.dpsgd import ADAPTIVE_ONLY, DPSGD, LOSS, MICROBATCH, check
 from lib.run import Run
 
-PUBLIC = "; the examples set aside as public are public"
 RUNNING = "batch norm's running averages are released with the network, and unaccounted"
 
 
@@ -53,8 +52,9 @@ class BatchClipping(DPSGD):
         """What is clipped together at ``step``, and to which norm; the same throughout an epoch."""
         return Groups(model, self.clip_norm(step))
 
-    def clipped(self, model: nn.Module, x: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
+    def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
         """Σ_j [g(S_j)]_C, before noise."""
+        groups = self._groups = self._groups or self.groups(model, step)
         if self.run.mini_set_size == 1:
             return clipped_sum(model, LOSS, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type])[0]
         active = self._converged.active if self._converged else None
@@ -65,8 +65,7 @@ class BatchClipping(DPSGD):
         return {name: sum((other[name] for other in others), start=value) for name, value in total.items()}
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
-        groups = self._groups = self._groups or self.groups(model, step)
-        total, z = self.clipped(model, x, y, groups), self.noise_multiplier(step)
+        total, z, groups = self.summed(model, x, y, step), self.noise_multiplier(step), self._groups
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 std = z * groups.reach(name) if z else 0.0
@@ -83,19 +82,18 @@ class BatchClipping(DPSGD):
         run = self.run
         if run.norm == "batch" and run.test_statistics == "running":
             proven = {"epsilon": None, "assumes": "", "why": RUNNING}
-        elif run.public_examples:
-            proven = proven | {"assumes": proven["assumes"] + PUBLIC}
         return super()._block(proven)
 
 
 def check_mini_sets(run: Run) -> None:
     """``ValueError`` for mini-sets that do not fill a batch, or for which one example changes more than one."""
     size, batch = run.mini_set_size, run.batch_size
+    refuse(run, "statistics_share")
     if batch % size:
         raise ValueError(f"mini_set_size: expected a divisor of batch_size {batch}; got {size}")
     if size == 1:
         check(run)
-        refuse(run, "fix_converged")
+        refuse(run, "fix_converged", "statistics")
         return
     refuse(run, "gradient_noise_std", "weight_noise_std")
     if run.neighbouring_relation != "replace_one" and (size != batch or run.sampler == "shuffled"):

@@ -18,8 +18,10 @@ from torch import Tensor, nn
 from lib import accounting
 from lib.generators import generator
 from lib.grads import clipped_sum
+from lib.layers import held_statistics
 from lib.methods import Method, refuse
 from lib.methods._budget import budget
+from lib.methods._statistics import MIXED, NoisedStatistics
 from lib.run import Run
 
 LOSS = partial(F.cross_entropy, reduction="none")
@@ -30,6 +32,7 @@ ASSUMES = (
 )
 BATCH_CLIPPING_ONLY = ("mini_set_size", "averaged_over", "fix_converged")
 ADAPTIVE_ONLY = ("gradient_norm_examples", "layers", "adaptive_clipping")
+PUBLIC = "; the public examples are public"
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
 
@@ -42,7 +45,9 @@ class DPSGD(Method):
         super().__init__(run, examples)
         self.budget = budget(run, self.sampler, discount)
         self.steps = self.budget.steps
-        self._noise = generator(run.seed, "gradient noise", next(model.parameters()).device)
+        device = next(model.parameters()).device
+        self._noise = generator(run.seed, "gradient noise", device)
+        self._statistics = NoisedStatistics(run, model, generator(run.seed, "statistics noise", device))
 
     def clip_norm(self, step: int) -> float:
         """C at ``step``; infinite if nothing is clipped."""
@@ -54,8 +59,8 @@ class DPSGD(Method):
         return self.budget.noise_multiplier * self.run.noise_multiplier_decay ** (step // self.sampler.steps_per_epoch)
 
     def noise_std(self, step: int) -> float:
-        """z·C at ``step``: the noise on the sum of the clipped gradients."""
-        z = self.noise_multiplier(step)
+        """z·C at ``step``, more where statistics share the budget: the noise on the sum of the clipped gradients."""
+        z = self._statistics.weights_noise(self.noise_multiplier(step))
         return z * self.clip_norm(step) if z else 0.0
 
     def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
@@ -64,26 +69,34 @@ class DPSGD(Method):
         if self.run.clipped == "layer":
             layers = [n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
             clip_norm = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
-        return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, microbatch_size=MICROBATCH[x.device.type])[0]
+        how = {"microbatch_size": MICROBATCH[x.device.type]}
+        if self.run.statistics == "mixed":
+            how = {"microbatch_size": self.run.statistics_batch or None, "implementation": "joint"}
+        with held_statistics(model):
+            return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, **how)[0]
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
         total, std = self.summed(model, x, y, step), self.noise_std(step)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 parameter.grad = (total[name] + self._draw(parameter, std)) / self.run.batch_size
+        self._statistics.release(model, x, self.noise_multiplier(step))
 
     def _draw(self, parameter: Tensor, std: float) -> Tensor:
         return torch.empty_like(parameter).normal_(0.0, std, generator=self._noise).detach()
 
     def privacy(self) -> dict[str, Any]:
         run = self.run
+        if run.statistics == "mixed":
+            return self._block({"epsilon": None, "assumes": "", "why": MIXED})
+        assumes = ASSUMES + (PUBLIC if run.public_examples else "")
         able = accounting.accountants(sampler=run.sampler, neighbouring_relation=run.neighbouring_relation)
         prover = next((name for name in PROVERS if name in able), None)
         if prover is None:
             why = f"no accountant here covers {run.sampler} under {run.neighbouring_relation}"
-            return self._block({"epsilon": None, "assumes": ASSUMES, "why": why})
+            return self._block({"epsilon": None, "assumes": assumes, "why": why})
         proven = _finite(self.budget.epsilon(prover))
-        return self._block({"epsilon": proven, "assumes": ASSUMES, "why": f"{self.sensitivity}, accountant {prover}"})
+        return self._block({"epsilon": proven, "assumes": assumes, "why": f"{self.sensitivity}, accountant {prover}"})
 
     def _block(self, proven: dict[str, Any]) -> dict[str, Any]:
         run = self.run
@@ -110,9 +123,10 @@ def check(run: Run) -> None:
     refuse(run, "gradient_noise_std", "weight_noise_std")
     if run.norm == "batch":
         raise ValueError(
-            f"norm: expected none, layer, layer_without_affine or instance (batch norm of a batch of one) for method "
-            f"{run.method!r} with every example clipped by itself; got 'batch', which makes every example's gradient "
-            "depend on all others, so that clipping each bounds nothing"
+            f"norm: expected another for method {run.method!r} with every example clipped by itself; got 'batch', "
+            "which makes every example's gradient depend on all others, so that clipping each bounds nothing; batch "
+            "norms that can be private are 'public_batch', 'noised_batch_without_affine' and, of a batch of one, "
+            "'instance'"
         )
 
 

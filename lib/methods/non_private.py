@@ -59,6 +59,7 @@ PRIVATE_ONLY = (
     "test_at",
     "layers",
     "adaptive_clipping",
+    "statistics_share",
     *BATCH_CLIPPING_ONLY,
 )
 

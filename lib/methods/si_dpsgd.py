@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from lib import accounting
 from lib.methods import refuse
+from lib.methods._statistics import MIXED
 from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, DPSGD, check
 from lib.run import Run
 
@@ -63,6 +64,8 @@ class SIDPSGD(DPSGD):
 
     def _why(self) -> str:
         run = self.run
+        if run.statistics == "mixed":
+            return MIXED
         if run.test_at == "mu":
             return "µ_T is used without noise"
         if run.momentum or run.lr_schedule != "constant" or run.noise_multiplier_decay != 1 or run.clip_norm_decay != 1:
@@ -88,7 +91,7 @@ def _set(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
 
 def build(run: Run, examples: int, model: nn.Module) -> SIDPSGD:
     check(run)
-    refuse(run, *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
+    refuse(run, "statistics_share", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
     if run.optimizer != "sgd":
         raise ValueError(
             "optimizer: expected sgd for method 'si_dpsgd', whose noise is scaled by the step size; "

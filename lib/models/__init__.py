@@ -12,8 +12,14 @@ import math
 from torch import nn
 
 from lib import registry
+from lib.layers import NoisedBatchNorm, PublicBatchNorm
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
+NORMS = (
+    *("none", "batch", "layer", "layer_without_affine", "instance", "group_without_affine"),
+    *("public_batch", "public_batch_without_affine", "noised_batch_without_affine"),
+)
+WITHOUT_AFFINE = "_without_affine"
 
 
 def build(name: str, *, norm: str = "none", activation: str = "relu", classes: int = 10) -> nn.Module:
@@ -31,23 +37,28 @@ def norm_layer(norm: str, *shape: int, last: bool = False) -> list[nn.Module]:
 
     v2 eq. 1 to 3: batch norm takes its mean and variance over examples (and positions), layer norm over all
     neurons of the layer, [C, H, W] for a convolution; both with learnable γ = 1, β = 0 at the start.  v1's code has
-    neither γ and β nor a normalisation of the ``last`` layer: that is ``layer_without_affine``, which leaves fewer
-    parameters to carry noise.  ``instance`` is the batch norm of a batch of one: every channel of every image by
-    itself, so it needs more than one position.
+    neither γ and β nor a normalisation of the ``last`` layer: those are the norms "without affine", which leave fewer
+    parameters to carry noise.  ``group`` has two groups of channels.  ``instance`` is the batch norm of a batch of one:
+    every channel of every image by itself, so it needs more than one position.
     """
-    if norm == "none":
+    if norm not in NORMS:
+        raise ValueError(f"norm: expected one of {', '.join(NORMS)}; got {norm!r}")
+    kind, affine = norm.removesuffix(WITHOUT_AFFINE), not norm.endswith(WITHOUT_AFFINE)
+    if kind == "none" or (last and not affine):
         return []
-    if norm == "layer":
-        return [nn.LayerNorm(list(shape))]
-    if norm == "layer_without_affine":
-        return [] if last else [nn.LayerNorm(list(shape), elementwise_affine=False)]
-    if norm == "batch":
+    if kind == "layer":
+        return [nn.LayerNorm(list(shape), elementwise_affine=affine)]
+    if kind == "batch":
         return [nn.BatchNorm2d(shape[0]) if len(shape) == 3 else nn.BatchNorm1d(shape[0])]
-    if norm == "instance":
-        if math.prod(shape[1:]) == 1:
-            raise ValueError(
-                f"norm: expected none, batch, layer or layer_without_affine, as a layer of shape {shape} has a single "
-                "value per channel, which normalised by itself is 0; got 'instance'"
-            )
-        return [nn.GroupNorm(shape[0], shape[0])]
-    raise ValueError(f"norm: expected one of none, batch, layer, layer_without_affine, instance; got {norm!r}")
+    if kind == "group":
+        return [nn.GroupNorm(2, shape[0], affine=affine)]
+    if kind == "public_batch":
+        return [PublicBatchNorm(shape[0], affine=affine)]
+    if kind == "noised_batch":
+        return [NoisedBatchNorm(shape[0])]
+    if math.prod(shape[1:]) == 1:
+        raise ValueError(
+            f"norm: expected another than 'instance', as a layer of shape {shape} has a single value per channel, "
+            "which normalised by itself is 0"
+        )
+    return [nn.GroupNorm(shape[0], shape[0])]

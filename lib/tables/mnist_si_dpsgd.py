@@ -92,10 +92,10 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
 
 
 def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **settings: Any) -> Run:
-    network, size, regime = ROWS[row], SIZES[tier], _regime(epsilon)
+    network, size, of_epsilon = ROWS[row], SIZES[tier], regime(epsilon)
     settings |= {"dataset": size.dataset, "model": network.model, "norm": network.norm}
-    batch_size = max(size.batch_sizes) if network.large_batches and epsilon else size.batch_sizes[regime]
-    settings |= {"batch_size": batch_size, "epochs": epochs[regime] * network.longer}
+    batch_size = max(size.batch_sizes) if network.large_batches and epsilon else size.batch_sizes[of_epsilon]
+    settings |= {"batch_size": batch_size, "epochs": epochs[of_epsilon] * network.longer}
     if network.model == "pca_1000":
         # abadi's PCA noise is 16, 7, 4 at ε = .5, 2, 8: about a fifth of the budget (in µ²) goes to it.
         settings["pca_noise_multiplier"] = 0.0 if epsilon is None else max(4.0, 8 / epsilon)
@@ -112,7 +112,7 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **
     )
 
 
-def _regime(epsilon: float | None) -> int:
+def regime(epsilon: float | None) -> int:
     """Which of a tier's sizes is meant."""
     return 0 if epsilon is None else 1 if epsilon >= 3 else 2 if epsilon >= 1 else 3 if epsilon >= 0.5 else 4
 

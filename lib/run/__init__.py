@@ -12,50 +12,12 @@ with a default leaves every stored id alone; for the same reason **a default nev
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, Self, get_type_hints
 
-from lib import accounting, registry, schedules
-
-CHOICES = {
-    "norm": ("none", "batch", "layer", "layer_without_affine", "instance"),
-    "activation": ("relu", "tanh"),
-    "optimizer": ("adam", "sgd"),
-    "lr_schedule": schedules.NAMES,
-    "weight_noise_on": ("weights_and_biases", "weights"),
-    "weight_noise_draw": ("step", "epoch"),
-    "test_statistics": ("batch", "running", "public"),
-    "sampler": accounting.SAMPLERS,
-    "clipped": ("gradient", "layer"),
-    "accountant": accounting.accountants(),
-    "neighbouring_relation": accounting.NEIGHBOURING_RELATIONS,
-    "test_at": ("theta", "mu"),
-    "averaged_over": ("vectors", "examples"),
-    "layers": ("tensors", "modules", "four_groups"),
-    "adaptive_clipping": ("enhanced", "zhang", "multiplication_factors"),
-    "fix_converged": ("never", "epoch"),
-    "augmentation": ("none", "crop", "crop_and_flip"),
-    "input_scale": ("unit", "standardised"),
-}
-AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1} | dict.fromkeys(
-    (
-        "seed",
-        "test_draws",
-        "validation_examples",
-        "public_examples",
-        "gradient_norm_examples",
-        "lr_decay_epochs",
-        "weight_noise_std",
-        "gradient_noise_std",
-        "momentum",
-        "noise_multiplier",
-        "pca_noise_multiplier",
-    ),
-    0,
-)
-MORE_THAN_0 = ("lr", "lr_decay", "clip_norm", "clip_norm_decay", "noise_multiplier_decay", "epsilon", "delta")
+from lib import accounting, registry
+from lib.run import allowed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +29,9 @@ class Run:
     model                   name of a file in ``lib/models``
     norm                    normalisation layer after each trainable layer: none | batch | layer |
                             layer_without_affine (no γ and β, and none after the last layer, as in v1's code) |
-                            instance (batch norm of a batch of one)
+                            instance (batch norm of a batch of one) | group_without_affine (two groups) |
+                            public_batch, public_batch_without_affine (batch norm that sees the public examples) |
+                            noised_batch_without_affine (on running averages, noised)
     activation              relu | tanh
     method                  name of a file in ``lib/methods``
     optimizer               adam | sgd, which turns the method's gradient into an update
@@ -100,7 +64,8 @@ class Run:
     neighbouring_relation   add_or_remove_one | replace_one
     pca_noise_multiplier    z of the private PCA that sets a model's projection layer; None: the model has none
     test_at                 of si_dpsgd: theta (the noised θ_T, v1 algorithm 1) | mu (its mean, as v1's code does)
-    public_examples         training examples that are declared public and not trained on (D_pub of bc)
+    public_examples         training examples that are declared public and not trained on (D_pub of bc), or
+    public_dataset          the data set whose first test images are the public examples instead (v1, v2: KMNIST)
     mini_set_size           s of batch_clipping: the mean gradients of mini-sets of s examples are clipped
     averaged_over           the noised sum is divided by the number of clipped: vectors (bc) | examples
     gradient_norm_examples  public examples on which the layers' gradient norms are measured before every epoch
@@ -109,6 +74,11 @@ class Run:
     fix_converged           never | epoch: weights that in an epoch moved no more than noise would stay (bc 3.4)
     augmentation            none | crop | crop_and_flip, see :mod:`lib.preprocessing`
     input_scale             unit (pixels in [0, 1]) | standardised
+    statistics              of public_batch, in training: public | per_example | mixed: :mod:`lib.layers.with_public`
+    statistics_gradient     off: they are constants | on: gradients flow through them, and the public examples
+    statistics_batch        of mixed: the private examples that share statistics; 0: the whole batch
+    statistics_clip_norm    C' of noised_batch: the bound on activations in the statistics
+    statistics_share        of noised_batch: the part of the budget, in µ², that the statistics get
     ======================  ============================================================================================
 
     Raises ``ValueError`` or ``TypeError`` naming the field, what was expected and what came.
@@ -156,22 +126,28 @@ class Run:
     fix_converged: str = "never"
     augmentation: str = "none"
     input_scale: str = "unit"
+    public_dataset: str = ""
+    statistics: str = "public"
+    statistics_gradient: str = "off"
+    statistics_batch: int = 0
+    statistics_clip_norm: float | None = None
+    statistics_share: float = 0.0
 
     def __post_init__(self) -> None:
         for name, kind in _kinds(type(self)).items():
-            object.__setattr__(self, name, _checked(name, kind, getattr(self, name)))
+            object.__setattr__(self, name, allowed.checked(name, kind, getattr(self, name)))
         registry.check("models", self.model)
         registry.check("methods", self.method)
-        for name, allowed in CHOICES.items():
-            _one_of(name, getattr(self, name), allowed)
-        for name, least in AT_LEAST.items():
-            _at_least(name, getattr(self, name), least)
-        for name in MORE_THAN_0:
-            _at_least(name, getattr(self, name), 0.0, exclusive=True)
-        if not self.delta < 1:
-            raise ValueError(f"delta: expected less than 1; got {self.delta!r}")
-        if not self.momentum < 1:
-            raise ValueError(f"momentum: expected less than 1; got {self.momentum!r}")
+        for name, choices in allowed.CHOICES.items():
+            allowed.one_of(name, getattr(self, name), choices)
+        for name, least in allowed.AT_LEAST.items():
+            allowed.at_least(name, getattr(self, name), least)
+        for name in allowed.MORE_THAN_0:
+            allowed.at_least(name, getattr(self, name), 0.0, exclusive=True)
+        for name in allowed.LESS_THAN_1:
+            if not getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected less than 1; got {getattr(self, name)!r}")
+        allowed.check_statistics(self)
         public = self.public_examples
         if self.gradient_norm_examples > public or (self.test_statistics == "public" and not public):
             name = "gradient_norm_examples" if public else "test_statistics"
@@ -213,28 +189,3 @@ class Run:
 def _kinds(cls: type) -> dict[str, Any]:
     """The type of every field."""
     return get_type_hints(cls)
-
-
-def _checked(name: str, kind: Any, value: Any) -> Any:
-    """``value`` as ``kind``; a whole number where a float is meant becomes one, so 7 and 7.0 are one run."""
-    kinds = get_args(kind) or (kind,)
-    if float in kinds and type(value) is int:
-        value = float(value)
-    if type(value) not in kinds:
-        expected = " or ".join(k.__name__ for k in kinds)
-        raise TypeError(f"{name}: expected {expected}; got {value!r}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name}: expected a finite number; got {value!r}")
-    return value
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name}: expected one of {', '.join(allowed)}; got {value!r}")
-
-
-def _at_least(name: str, value: float | None, least: float, *, exclusive: bool = False) -> None:
-    if value is None:
-        return
-    if value < least or (exclusive and value == least):
-        raise ValueError(f"{name}: expected {'more than' if exclusive else 'at least'} {least}; got {value!r}")

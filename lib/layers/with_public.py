@@ -1,0 +1,111 @@
+"""A network together with public examples: f(x ∪ X̂), of which the outputs for x are wanted (v2 algorithm 1).
+
+Whose statistics normalise a private example x_i decides whether clipping its gradient bounds anything:
+
+==============  ========================================================================================================
+statistics      training
+==============  ========================================================================================================
+mixed           of all x in the batch and X̂, as v2 prints it.  **Every gradient depends on every private example**
+per_example     of x_i and X̂ alone, for each i: v2's test phase, in training too
+public          of X̂ alone
+==============  ========================================================================================================
+
+At test ``mixed`` is ``per_example``, as in v2: outputs are then post-processing of the parameters, x_i and X̂.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from lib.layers.public_batch_norm import PublicBatchNorm, Rows
+
+STATISTICS = ("mixed", "per_example", "public")
+CHUNK = 4096  # rows in one pass without gradients; memory only
+
+
+class WithPublic(nn.Module):
+    """x (B, …) → outputs (B, K) of ``model``, whose :class:`PublicBatchNorm` layers see the public examples (M, …).
+
+    ``gradient``: whether gradients flow through the statistics, the public examples' activations included; then all
+    rows are in the graph, B·(1 + M) of them for ``per_example`` and ``public``.  Otherwise statistics are constants:
+    one pass without gradients finds them, one of x alone uses them.  Raises ``ValueError`` for unknown statistics, and
+    for a model without such layers or no public examples.
+    """
+
+    def __init__(self, model: nn.Module, public: Tensor, *, statistics: str, gradient: bool = False) -> None:
+        super().__init__()
+        if statistics not in STATISTICS:
+            raise ValueError(f"statistics: expected one of {', '.join(STATISTICS)}; got {statistics!r}")
+        self.model, self.statistics, self.gradient = model, statistics, gradient
+        self._norms = [layer for layer in model.modules() if isinstance(layer, PublicBatchNorm)]
+        if not self._norms or not len(public):
+            missing = "PublicBatchNorm layers in the model" if len(public) else "public examples"
+            raise ValueError(f"WithPublic: expected {missing}; got none")
+        self.register_buffer("public", public, persistent=False)
+        self._held: list[tuple[Tensor, Tensor]] | None = None
+        self._holding = False
+
+    @property
+    def joint(self) -> bool:
+        """Whether an example's output depends on the private examples beside it."""
+        return self.statistics == "mixed" and self.training
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.gradient and torch.is_grad_enabled():
+            groups = 1 if self.joint else len(x)
+            rows = Rows(groups, len(x) // groups, len(self.public), self.statistics == "public")
+            own = x.unflatten(0, (groups, -1))
+            everything = torch.cat([own, self.public.expand(groups, *self.public.shape)], 1).flatten(0, 1)
+            with self._layers(rows=rows):
+                return self.model(everything).unflatten(0, (groups, -1))[:, : rows.private].flatten(0, 1)
+        given = self._constants(x)
+        with self._layers(given=given):
+            return self.model(x)
+
+    @torch.no_grad()
+    def _constants(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Each layer's mean and variance: (1, C) if they are the same for all of x, else (B, C)."""
+        public = len(self.public)
+        if self.statistics == "public":
+            found = self._held or self._found(self.public, Rows(1, 0, public, True))
+            self._held = found if self._holding else None
+            return found
+        if self.joint:
+            return self._found(torch.cat([x, self.public]), Rows(1, len(x), public, False))
+        parts = [
+            self._found(torch.cat([part, self.public]), Rows(len(part), 1, public, False))
+            for part in x.split(max(1, CHUNK // (1 + public)))
+        ]
+        return [
+            tuple(torch.cat(of_parts) for of_parts in zip(*layer, strict=True)) for layer in zip(*parts, strict=True)
+        ]
+
+    def _found(self, rows: Tensor, layout: Rows) -> list[tuple[Tensor, Tensor]]:
+        with self._layers(rows=layout):
+            self.model(rows)
+            return [layer.found for layer in self._norms]
+
+    @contextmanager
+    def _layers(self, *, rows: Rows | None = None, given: list[tuple[Tensor, Tensor]] | None = None) -> Iterator[None]:
+        for layer, of_layer in zip(self._norms, given or [None] * len(self._norms), strict=True):
+            layer.rows, layer.given = rows, of_layer
+        try:
+            yield
+        finally:
+            for layer in self._norms:
+                layer.rows = layer.given = layer.found = None
+
+
+@contextmanager
+def held_statistics(model: nn.Module) -> Iterator[None]:
+    """Inside, where the parameters do not change, statistics that do not depend on x are found once."""
+    layers = [layer for layer in model.modules() if isinstance(layer, WithPublic)]
+    for layer in layers:
+        layer._holding = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer._holding, layer._held = False, None

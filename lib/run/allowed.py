@@ -1,0 +1,98 @@
+"""What the fields of a run may be; each check raises in one line that names the field."""
+
+import math
+from typing import Any, get_args
+
+from lib import accounting, schedules
+
+CHOICES = {
+    "norm": (
+        *("none", "batch", "layer", "layer_without_affine", "instance", "group_without_affine"),
+        *("public_batch", "public_batch_without_affine", "noised_batch_without_affine"),
+    ),
+    "activation": ("relu", "tanh"),
+    "optimizer": ("adam", "sgd"),
+    "lr_schedule": schedules.NAMES,
+    "weight_noise_on": ("weights_and_biases", "weights"),
+    "weight_noise_draw": ("step", "epoch"),
+    "test_statistics": ("batch", "running", "public"),
+    "sampler": accounting.SAMPLERS,
+    "clipped": ("gradient", "layer"),
+    "accountant": accounting.accountants(),
+    "neighbouring_relation": accounting.NEIGHBOURING_RELATIONS,
+    "test_at": ("theta", "mu"),
+    "averaged_over": ("vectors", "examples"),
+    "layers": ("tensors", "modules", "four_groups"),
+    "adaptive_clipping": ("enhanced", "zhang", "multiplication_factors"),
+    "fix_converged": ("never", "epoch"),
+    "augmentation": ("none", "crop", "crop_and_flip"),
+    "input_scale": ("unit", "standardised"),
+    "statistics": ("public", "per_example", "mixed"),
+    "statistics_gradient": ("off", "on"),
+}
+AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1} | dict.fromkeys(
+    (
+        "seed",
+        "test_draws",
+        "validation_examples",
+        "public_examples",
+        "gradient_norm_examples",
+        "statistics_batch",
+        "statistics_share",
+        "lr_decay_epochs",
+        "weight_noise_std",
+        "gradient_noise_std",
+        "momentum",
+        "noise_multiplier",
+        "pca_noise_multiplier",
+    ),
+    0,
+)
+MORE_THAN_0 = (
+    *("lr", "lr_decay", "clip_norm", "clip_norm_decay", "noise_multiplier_decay", "epsilon", "delta"),
+    "statistics_clip_norm",
+)
+LESS_THAN_1 = ("delta", "momentum", "statistics_share")
+
+
+def checked(name: str, kind: Any, value: Any) -> Any:
+    """``value`` as ``kind``; a whole number where a float is meant becomes one, so 7 and 7.0 are one run."""
+    kinds = get_args(kind) or (kind,)
+    if float in kinds and type(value) is int:
+        value = float(value)
+    if type(value) not in kinds:
+        expected = " or ".join(k.__name__ for k in kinds)
+        raise TypeError(f"{name}: expected {expected}; got {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name}: expected a finite number; got {value!r}")
+    return value
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}: expected one of {', '.join(allowed)}; got {value!r}")
+
+
+def at_least(name: str, value: float | None, least: float, *, exclusive: bool = False) -> None:
+    if value is None:
+        return
+    if value < least or (exclusive and value == least):
+        raise ValueError(f"{name}: expected {'more than' if exclusive else 'at least'} {least}; got {value!r}")
+
+
+def check_statistics(run: Any) -> None:
+    """Settings of batch norm's statistics belong to the norms that have them, which need them."""
+    public, noised = run.norm.startswith("public_batch"), run.norm.startswith("noised_batch")
+    needs = {
+        "public_examples": None if not public else run.public_examples > 0,
+        "public_dataset": None if run.public_examples else not run.public_dataset,
+        "statistics": None if public else run.statistics == "public",
+        "statistics_gradient": None if public else run.statistics_gradient == "off",
+        "statistics_batch": None if run.statistics == "mixed" else run.statistics_batch == 0,
+        "statistics_clip_norm": (run.statistics_clip_norm is not None) == noised,
+        "statistics_share": (run.statistics_share > 0) == noised,
+        "test_statistics": None if not (public or noised) else run.test_statistics == "batch",
+    }
+    for name, met in needs.items():
+        if met is False:
+            raise ValueError(f"{name}: expected another for norm {run.norm!r}; got {getattr(run, name)!r}")
