@@ -24,6 +24,8 @@ _REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = _REPOSITORY / "results"
 SMOKE_RESULTS = _REPOSITORY / "out" / "smoke"  # never under results/: smoke runs are not on the papers' data
 BENCHMARKS = RESULTS / "benchmarks"  # timings, which are not records
+AUDITS = RESULTS / "audits"  # what attacks on methods found, which are not records either
+NO_RECORDS = (BENCHMARKS.name, AUDITS.name)
 
 Record = dict[str, Any]
 
@@ -77,7 +79,7 @@ class Store:
         self._records: dict[str, Record] = {}
         if not read_only:
             _check_writable(self.root)
-        found = (path for path in sorted(self.root.glob("*/*.json")) if path.parent.name != BENCHMARKS.name)
+        found = (path for path in sorted(self.root.glob("*/*.json")) if path.parent.name not in NO_RECORDS)
         self._paths = {path.stem[-12:]: path for path in found}
 
     def __contains__(self, run: Run) -> bool:
@@ -122,3 +124,18 @@ def _check_writable(root: Path) -> None:
             pass
     except OSError as error:
         raise StoreError(f"{root}: expected a folder that results can be written to; got {error}") from error
+
+
+def write_measured(path: Path, results: dict[str, Any], env: dict[str, Any]) -> Path:
+    """Store what was measured of methods rather than of runs, a bench or an audit, with where it was measured."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"results": results, "env": env}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def audit(name: str) -> dict[str, Any]:
+    """What an audit found; ``StoreError`` if it is not stored."""
+    path = AUDITS / f"{name}.json"
+    if not path.exists():
+        raise StoreError(f"{path}: no such file; python -m lib.audit writes it")
+    return json.loads(path.read_text(encoding="utf-8"))["results"]

@@ -30,7 +30,7 @@ WITH_TORCH = {
     "layers": set(),
     "models": {"layers", "registry"},
     "grads": {"layers"},
-    "audit": set(),
+    "audit": {"data", "environment", "generators", "grads", "layers", "models", "store"},
     "generators": set(),
     "sampling": {"accounting"},
     "methods": {"accounting", "generators", "grads", "layers", "registry", "run", "sampling"},

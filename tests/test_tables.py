@@ -118,3 +118,21 @@ class TestBatchClipping:
 def test_unknown_names_are_refused_with_the_list(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_v2_table_5_shares_its_plain_and_its_layer_norm_row_with_v1_table_4():
+    table, other = tables.load("mnist_dpsgd_bn"), tables.load("mnist_si_dpsgd")
+    for row in ("DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)"):
+        for column in table.columns:
+            how = {"tier": "cpu", **point(table, row, column)}
+            assert table.cell(row, column, seed=1, **how) == other.cell(row, column, seed=1, **how)
+            assert table.printed[row, column] == other.printed[row, column]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_only_v2s_own_row_has_statistics_that_private_examples_share(tier):
+    table = tables.load("mnist_dpsgd_bn")
+    for row, column in table.cells:
+        run = table.cell(row, column, seed=0, tier=tier)
+        assert (run.statistics == "mixed") == (row == "DPSGD (BN-LeNet-5)")
+        assert run.public_dataset == ("kmnist" if run.public_examples and tier != "smoke" else "")

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from lib import environment, registry
-from lib.store import BENCHMARKS
+from lib.store import BENCHMARKS, write_measured
 
 Step = Callable[[], None]
 Numbers = dict[str, float]
@@ -84,10 +84,7 @@ def _resident_peak() -> float:
 def write(name: str, results: dict[str, Any], device: torch.device, *, seconds: float, started: datetime) -> Path:
     """Store a bench's ``results`` under ``results/benchmarks``, with the machine they were measured on."""
     env = environment.describe(device, started=started, seconds=seconds, data_sha256="")
-    path = BENCHMARKS / f"{name}-{device.type}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"results": results, "env": env}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path
+    return write_measured(BENCHMARKS / f"{name}-{device.type}.json", results, env)
 
 
 def stored(name: str, device: str) -> dict[str, Any]:

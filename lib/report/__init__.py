@@ -25,6 +25,7 @@ SYMBOLS = {
     "batch_size": "m",
     "clip_norm": "C",
     "lr_decay": "η's factor",
+    "public_examples": "M",
 }
 
 

@@ -6,9 +6,9 @@ images alone (gradients flowing through them, or not), noised running averages, 
 
 Settings are those of :mod:`lib.tables.mnist_si_dpsgd`, of which the plain and the LN row are the same runs; every row's
 step size is searched in the same way.  Group norm takes twice the steps, its best in the first search.  Where gradients
-flow through the public images an example costs as much as 1 + M of them, so tier ``cpu`` has few of them, fewer epochs,
-and two searches for six columns; "LN-LeNet-5, as short" is trained as briefly, for comparison.  Without that flow ReLU
-networks do not learn, and tanh is used.
+flow through the public images an example costs as much as 1 + M of them, so tier ``cpu`` has few of them, and all batch
+norms have fewer epochs there, and two searches for six columns; "LN-LeNet-5, as short" is trained as briefly, for
+comparison.  Without that flow ReLU networks do not learn, and tanh is used.
 """
 
 from dataclasses import replace
@@ -24,32 +24,29 @@ THROUGH = WITH_PUBLIC | {"statistics_gradient": "on"}
 
 
 class Row(NamedTuple):
-    """The row of v1 Table 4 that it is like, what is changed, and the name of its size."""
+    """The row of v1 Table 4 that it is like, and what is changed."""
 
     like: str
     changes: dict[str, Any]
-    size: str = "long"
+    short: bool = True
     step: float = 1.0  # factor on the step sizes
 
 
 ROWS = {
-    PLAIN: Row(PLAIN, {}),
-    LN: Row(LN, {}),
-    BN: Row(LN, THROUGH | {"statistics": "mixed"}, "short"),
-    "BN-LeNet-5, each example with public": Row(LN, THROUGH | {"statistics": "per_example"}, "short"),
-    "BN-LeNet-5, public alone": Row(LN, THROUGH, "short"),
+    PLAIN: Row(PLAIN, {}, short=False),
+    LN: Row(LN, {}, short=False),
+    BN: Row(LN, THROUGH | {"statistics": "mixed"}),
+    "BN-LeNet-5, each example with public": Row(LN, THROUGH | {"statistics": "per_example"}),
+    "BN-LeNet-5, public alone": Row(LN, THROUGH),
     "BN-LeNet-5, public alone, as constants": Row(PLAIN, WITH_PUBLIC),
     "BN-LeNet-5, noised running averages": Row(LN, {"norm": "noised_batch_without_affine"}),
-    "GN-LeNet-5": Row(LN, {"norm": "group_without_affine"}, step=2.0),
-    "LN-LeNet-5, as short": Row(LN, {}, "short"),
+    "GN-LeNet-5": Row(LN, {"norm": "group_without_affine"}, short=False, step=2.0),
+    "LN-LeNet-5, as short": Row(LN, {}),
 }
 NOISED = {"statistics_share": 0.2, "statistics_clip_norm": 3.0}  # with ε; neither was searched
 ORDINARY = {"norm": "batch", "test_statistics": "running"}  # what it is without noise
-PUBLIC = {  # tier → size → public examples, and private ones that share v2's statistics
-    "smoke": {"short": (4, 4), "long": (4, 0)},
-    "cpu": {"short": (8, 8), "long": (128, 0)},
-    "paper": {"short": (128, 32), "long": (128, 0)},
-}
+PUBLIC = {"smoke": (4, 4), "cpu": (8, 128), "paper": (128, 128)}  # M with gradients through them, and without
+SHARED_BY = {"smoke": 4, "cpu": 8, "paper": 32}  # private examples that share v2's statistics
 SHORT = {  # tier → epochs without ε, by regime as in v1 Table 4, and of a search
     "smoke": ((1, 1, 1, 1, 1), 1),
     "cpu": ((3, 3, 3, 3, 2), 1),
@@ -69,7 +66,8 @@ def cell(row: str, column: float | None, *, seed: int, tier: str, lr: float = 0.
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The same, shorter, on a validation split of the training data."""
     of_row = ROWS[row]
-    column = SEARCHED_AT.get(column, column) if of_row.size == "short" else column
+    if of_row.short:
+        column = SEARCHED_AT.get(column, column)
     run = mnist_si_dpsgd.tuning(of_row.like, column, tier=tier, lr=_step(of_row, column, lr))
     return _changed(run, of_row, column, tier, SHORT[tier][1])
 
@@ -83,10 +81,12 @@ def _changed(run: Run, row: Row, column: float | None, tier: str, epochs: int) -
     if changes.get("norm", "").startswith("noised"):
         changes |= ORDINARY if column is None else NOISED
     if changes.get("norm", "").startswith("public"):
-        public, batch = PUBLIC[tier][row.size]
-        changes |= {"public_examples": public, "public_dataset": "" if tier == "smoke" else "kmnist"}
-        changes |= {"statistics_batch": batch} if changes.get("statistics") == "mixed" and column is not None else {}
-    if row.size == "short":
+        through, constants = PUBLIC[tier]
+        changes["public_examples"] = through if "statistics_gradient" in changes else constants
+        changes["public_dataset"] = "" if tier == "smoke" else "kmnist"
+        if changes.get("statistics") == "mixed" and column is not None:
+            changes["statistics_batch"] = SHARED_BY[tier]
+    if row.short:
         changes["epochs"] = epochs
     return replace(run, **changes)
 
@@ -102,6 +102,7 @@ TABLE = Table(
     title="MNIST test accuracy (%) of DPSGD at privacy budgets ε, δ = 1e-5: normalisation",
     source="v2 Table 5",
     notebook="03_batch_norm_with_public_data",
+    figure="mnist_public_examples",
     rows=tuple(ROWS),
     column="epsilon",
     columns=COLUMNS,

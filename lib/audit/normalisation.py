@@ -1,0 +1,63 @@
+"""The sensitivity of one DPSGD step of LeNet-5 on MNIST, for every normalisation and several clip norms.
+
+    python -m lib.audit
+
+measures it on a fresh network, L = 32 private and M = 30 public images as in v1, and stores it under
+``results/audits``.  A search finds lower bounds; 2 C is what clipping promises when one example is replaced.
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lib import data, models
+from lib.audit.meter import sensitivity
+from lib.generators import generator, seed_for
+from lib.grads import clipped_sum
+from lib.layers import WithPublic
+
+LOSS = partial(F.cross_entropy, reduction="none")
+PRIVATE, PUBLIC = 32, 30
+CLIP_NORMS = (0.1, 0.5, 3.0, 30.0)
+PUBLIC_NORM = "public_batch_without_affine"
+NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {  # name → norm, settings of WithPublic
+    "LeNet-5": ("none", {}),
+    "LN-LeNet-5": ("layer_without_affine", {}),
+    "GN-LeNet-5": ("group_without_affine", {}),
+    "BN-LeNet-5, each example with public": (PUBLIC_NORM, {"statistics": "per_example", "gradient": True}),
+    "BN-LeNet-5, public alone": (PUBLIC_NORM, {"statistics": "public", "gradient": True}),
+    "BN-LeNet-5, public alone, as constants": (PUBLIC_NORM, {"statistics": "public"}),
+    "BN-LeNet-5, as printed": (PUBLIC_NORM, {"statistics": "mixed", "gradient": True}),
+}
+
+
+def network(name: str, images: Tensor) -> nn.Module:
+    """The named network, freshly initialised, with the public ``images`` where it sees them."""
+    norm, settings = NETWORKS[name]
+    torch.manual_seed(seed_for(0, "init"))
+    model = models.build("lenet5", norm=norm)
+    return (WithPublic(model, images, **settings) if settings else model).train()
+
+
+def measure(dataset: str = "mnist", public: str = "kmnist", **search: Any) -> dict[str, dict[str, dict[str, Any]]]:
+    """{network: {clip norm: {"multiple", "how"}}}; ``search``: settings of :func:`~lib.audit.meter.sensitivity`."""
+    private, others = data.load(dataset), data.load(public)
+    chosen = torch.randperm(len(private.train_labels), generator=generator(0, "audit"))[:PRIVATE]
+    x, y = data.as_input(private.train_images[chosen]), private.train_labels[chosen]
+    search = {"examples": 1, "classes": 3, "ascent": 12} | search
+    results = {}
+    for name, (_, settings) in NETWORKS.items():
+        model = network(name, data.as_input(others.test_images[:PUBLIC]))
+        how = {"implementation": "joint" if settings.get("statistics") == "mixed" else "fast"}
+        results[name] = {}
+        for clip_norm in CLIP_NORMS:
+            found = sensitivity(partial(_summed, clip_norm, how), model, x, y, clip_norm=clip_norm, **search)
+            results[name][f"{clip_norm:g}"] = {"multiple": found.multiple, "how": found.how}
+    return results
+
+
+def _summed(clip_norm: float, how: dict[str, str], model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, **how)[0]

@@ -1,0 +1,78 @@
+"""The claims about batch norm with public images: each can hold, can fail, and is open while results are missing."""
+
+import pytest
+
+from lib import claims, store, tables
+
+TABLE = tables.load("mnist_dpsgd_bn")
+BY_NAME = {claim.name: claim for claim in claims.of("mnist_dpsgd_bn")}
+PRIVACY = "Batch norm with public images adds no privacy loss"
+ON_RESULTS = [name for name in BY_NAME if name != PRIVACY]
+PUBLIC = "BN-LeNet-5, public alone"
+
+
+def as_claimed(row, column, seed):
+    """Plain 90, layer and group norm 95, every batch norm 98.9."""
+    return [90.0 if row == "DPSGD (LeNet-5)" else 95.0 if "BN" not in row else 98.9]
+
+
+def judged(name, fill, curve=as_claimed):
+    return BY_NAME[name].judge("cpu", fill(TABLE, curve))
+
+
+@pytest.mark.parametrize("name", ON_RESULTS)
+def test_without_results_a_claim_is_open(name, fill):
+    assert judged(name, fill, curve=lambda *_: None).status == "open"
+
+
+@pytest.mark.parametrize("name", ON_RESULTS)
+def test_what_is_claimed_holds(name, fill):
+    assert judged(name, fill).status == "holds"
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "value"),
+    [
+        ("Normalisation consistently improves DPSGD", ("GN-LeNet-5", 0.1), 89.0),
+        ("Normalisation consistently improves DPSGD", ("DPSGD (LN-LeNet-5)", 7.0), 89.0),
+        ("Batch norm helps more than layer norm", ("DPSGD (BN-LeNet-5)", 3.0), 94.0),
+        ("Batch norm helps more than layer norm", (PUBLIC, 3.0), 94.0),
+    ],
+)
+def test_one_cell_is_enough_to_make_a_claim_fail(name, cell, value, fill):
+    verdict = judged(name, fill, curve=lambda r, c, s: [value] if (r, c) == cell else as_claimed(r, c, s))
+    assert verdict.status == "fails"
+    assert f"ε = {cell[1]:g}: {cell[0]} {value:.2f} (1)" in verdict.evidence
+
+
+def test_the_printed_row_has_to_be_reached_by_one_with_a_guarantee(fill):
+    """v2's own row, which has none, does not count, however accurate."""
+
+    def only_v2s(row, column, seed):
+        return [99.0 if row == "DPSGD (BN-LeNet-5)" else 95.0]
+
+    verdict = judged("The BN row, with a guarantee", fill, curve=only_v2s)
+    assert verdict.status == "fails"
+    assert "ε = 7: DPSGD (LeNet-5) 95.00 (1), printed 98.68: -3.68" in verdict.evidence
+    assert "99.00" not in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("printed", "sound", "status"), [(9.0, 1.99, "fails"), (2.0, 2.0, "holds"), (2.0, 3.0, "fails")]
+)
+def test_the_privacy_claim_is_judged_by_the_measured_sensitivity(printed, sound, status, fill, monkeypatch):
+    found = {name: {"0.5": {"multiple": sound, "how": "noise"}} for name in TABLE.rows}
+    found["BN-LeNet-5, as printed"] = {
+        "0.1": {"multiple": printed, "how": "example 3 as noise"},
+        "0.5": {"multiple": 1.0, "how": "nothing"},
+    }
+    monkeypatch.setattr(store, "audit", lambda name: {"sensitivity": found}[name])
+    verdict = judged(PRIVACY, fill)
+    assert verdict.status == status
+    assert f"(example 3 as noise) moves the sum of the clipped gradients by {printed:.1f} C" in verdict.evidence
+
+
+def test_the_stored_audit_is_of_these_rows():
+    audit = store.audit("sensitivity")
+    assert {"BN-LeNet-5, as printed", PUBLIC, "LN-LeNet-5", "GN-LeNet-5"} < set(audit)
+    assert all(found["multiple"] > 0 for by_clip_norm in audit.values() for found in by_clip_norm.values())
