@@ -12,7 +12,7 @@ from lib.store import BENCHMARKS, RESULTS, Store
 
 BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
 TIERS = ("paper", "cpu")  # of real data, best first
-STEPS = ("private_step", "batch_clipping_step")  # the benches that README shows
+STEPS = ("private_step", "batch_clipping_step", "public_batch_norm")  # the benches that README shows
 
 
 def verdict(claim: Claim, store: Store) -> tuple[Verdict, str]:

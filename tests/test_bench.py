@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lib import bench, models, registry
-from lib.bench import batch_clipping_step, noisy_step, private_step
+from lib.bench import batch_clipping_step, noisy_step, private_step, public_batch_norm
 
 
 @pytest.mark.parametrize("name", ["lenet5", "lenet_300_100"])
@@ -36,7 +36,7 @@ def test_ratios_are_taken_within_a_round(monkeypatch):
 
 def test_the_first_variant_is_what_the_others_are_measured_against():
     assert next(iter(private_step.variants())) == "non-private"
-    assert registry.names("bench") == ("batch_clipping_step", "noisy_step", "private_step")
+    assert registry.names("bench") == ("batch_clipping_step", "noisy_step", "private_step", "public_batch_norm")
 
 
 @pytest.mark.parametrize("name", private_step.NETWORKS)
@@ -57,6 +57,32 @@ def test_every_variant_of_batch_clipping_is_measured(monkeypatch):
     assert list(found) == ["SGD", "BC, full gradient", "BC, layerwise"]
     assert found["SGD"]["ratio"] == 1.0
     assert all(numbers["batch_size"] == 8 and numbers["milliseconds"] > 0 for numbers in found.values())
+
+
+def test_every_variant_of_public_batch_norm_is_measured(monkeypatch):
+    monkeypatch.setattr(public_batch_norm, "TEST_IMAGES", 3)
+    monkeypatch.setattr(public_batch_norm, "peak_memory", lambda make, size, device: 2.0)
+    steps, test = public_batch_norm.measure(torch.device("cpu"), rounds=1, size=8).values()
+    assert list(steps) == list(public_batch_norm.STEPS)
+    assert steps["plain"]["ratio"] == 1.0
+    assert list(test) == ["in batches", "one image at a time"]
+    assert all(numbers["milliseconds"] > 0 for numbers in (*steps.values(), *test.values()))
+
+
+def test_the_loop_over_images_gives_what_the_batches_give(monkeypatch):
+    """Both ways to the test phase take the same numbers, so their times can be compared."""
+    monkeypatch.setattr(public_batch_norm, "TEST_IMAGES", 3)
+    outputs, original = [], torch.nn.Sequential.forward
+
+    def remembering(self, x):
+        outputs.append(original(self, x))
+        return outputs[-1]
+
+    monkeypatch.setattr(torch.nn.Sequential, "forward", remembering)
+    for loop in (False, True):
+        public_batch_norm.tested(loop=loop, device=torch.device("cpu"))()
+    _, batched, *looped = outputs  # the first pass is that of the statistics
+    torch.testing.assert_close(batched, torch.cat([rows[:1] for rows in looped]), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.slow

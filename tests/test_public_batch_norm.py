@@ -191,6 +191,17 @@ def test_a_pass_in_chunks_is_the_same(monkeypatch):
     torch.testing.assert_close(model(x), whole)
 
 
+@pytest.mark.parametrize("gradient", [True, False])
+def test_memory_is_bounded_by_the_microbatch(gradient):
+    """No layer ever sees more rows than those of a microbatch, each example with its public ones."""
+    model, (x, y) = made("per_example", gradient).train(), batch(20)
+    rows = []
+    for layer in model.model:
+        layer.register_forward_hook(lambda layer, inputs, output: rows.append(len(output)))
+    clipped_sum(model, LOSS, x, y, clip_norm=0.5, microbatch_size=4)
+    assert max(rows) == 4 * (1 + PUBLIC)
+
+
 def test_held_statistics_are_found_once_and_let_go():
     model, (x, _) = made("public", False).eval(), batch()
     before = model(x)

@@ -1,0 +1,99 @@
+"""Batch norm with public images: DPSGD steps of LeNet-5 with each kind of statistics against a plain one, and v2's test
+phase in batches against its loop over single images.
+
+A step is 512 private images in microbatches.  Its peak memory is that of a microbatch and its public rows.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from lib import methods, models
+from lib.bench import Numbers, Step, peak_memory, ratios
+from lib.generators import generator, seed_for
+from lib.layers import WithPublic
+from lib.run import Run
+
+NORM = "public_batch_without_affine"
+STEPS = {  # variant → changes to the plain run
+    "plain": {},
+    "layer norm": {"norm": "layer_without_affine"},
+    "public alone, M = 128": {"norm": NORM, "public_examples": 128},
+    "noised running averages": {
+        "norm": "noised_batch_without_affine",
+        "statistics_share": 0.2,
+        "statistics_clip_norm": 3.0,
+    },
+    "each example with public, M = 30": {"norm": NORM, "public_examples": 30, "statistics": "per_example"},
+    "public alone, M = 8, gradient through": {"norm": NORM, "public_examples": 8, "statistics_gradient": "on"},
+    "mixed, M = 8, 8 private, gradient through": {
+        **{"norm": NORM, "public_examples": 8, "statistics_gradient": "on"},
+        **{"statistics": "mixed", "statistics_batch": 8},
+    },
+}
+EXAMPLES, BATCH, ROUNDS = 60_000, 512, 8
+TEST_IMAGES, TEST_PUBLIC, TEST_ROUNDS = 500, 30, 3
+
+
+def _images(examples: int, device: torch.device) -> Tensor:
+    return torch.rand(examples, 1, 28, 28, generator=generator(0, "bench")).to(device)
+
+
+def _model(run: Run, device: torch.device) -> nn.Module:
+    torch.manual_seed(seed_for(0, "init"))
+    model = models.build(run.model, norm=run.norm)
+    if run.norm == NORM:
+        gradient = run.statistics_gradient == "on"
+        public = _images(run.public_examples, torch.device("cpu"))
+        model = WithPublic(model, public, statistics=run.statistics, gradient=gradient)
+    return model.to(device).train()
+
+
+def step(variant: str, size: int, device: torch.device) -> Step:
+    """One DPSGD step on ``size`` images."""
+    settings = {"method": "dpsgd", "optimizer": "sgd", "sampler": "poisson", "clip_norm": 0.5, "noise_multiplier": 1.0}
+    run = Run(dataset="", model="lenet5", lr=0.1, epochs=1, batch_size=size, **(settings | STEPS[variant]))
+    model = _model(run, device)
+    method, optimizer = methods.build(run, EXAMPLES, model), torch.optim.SGD(model.parameters(), lr=run.lr, fused=True)
+    x, y = _images(size, device), torch.arange(size, device=device) % 10
+
+    def once() -> None:
+        method.backward(model, x, y, 0)
+        method.update(model, optimizer)
+
+    return once
+
+
+def tested(loop: bool, device: torch.device) -> Step:
+    """v2's test phase: every image with the public ones; all at once, or as printed, one after the other."""
+    images, public = _images(TEST_IMAGES, device), _images(TEST_PUBLIC, device)
+    torch.manual_seed(seed_for(0, "init"))
+    batched = models.build("lenet5", norm="public_batch").to(device)
+    batched = WithPublic(batched, public, statistics="per_example").eval()
+    single = models.build("lenet5", norm="batch").to(device).train()
+
+    @torch.no_grad()
+    def at_once() -> None:
+        batched(images)
+
+    @torch.no_grad()
+    def one_by_one() -> None:
+        for image in images.split(1):
+            single(torch.cat([image, public]))
+
+    return one_by_one if loop else at_once
+
+
+def measure(device: torch.device, *, rounds: int = ROUNDS, size: int = BATCH) -> dict[str, dict[str, Numbers]]:
+    """{"LeNet-5, a step" | "LeNet-5, v2's test phase": {variant: numbers}}."""
+    steps = ratios({variant: step(variant, size, device) for variant in STEPS}, rounds=rounds)
+    memory = {variant: peak_memory(partial(step, variant), size, device) for variant in STEPS}
+    for variant, numbers in steps.items():
+        numbers |= {"mebibytes": memory[variant], "memory": memory[variant] / memory["plain"], "batch_size": size}
+    loops = {"in batches": tested(loop=False, device=device), "one image at a time": tested(loop=True, device=device)}
+    test = ratios(loops, rounds=min(rounds, TEST_ROUNDS))
+    return {
+        "LeNet-5, a step": steps,
+        "LeNet-5, v2's test phase": {name: numbers | {"batch_size": TEST_IMAGES} for name, numbers in test.items()},
+    }

@@ -1,0 +1,78 @@
+"""Training with public examples: whose statistics, what is proven, and where the public images come from."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import make_run
+
+from lib import data
+from lib.data import as_input
+from lib.methods._statistics import MIXED
+from lib.run import Run
+from lib.train import _initial_model, _public, train
+
+DIGITS = 1437
+PUBLIC = {"norm": "public_batch_without_affine", "public_examples": 4}
+MIXED_BATCH = {"statistics": "mixed", "statistics_batch": 8}
+
+
+def private(**changes) -> Run:
+    settings = {"model": "lenet5", "method": "dpsgd", "optimizer": "sgd", "sampler": "poisson", "clip_norm": 0.5}
+    settings |= {"epsilon": 3.0, "epochs": 1, "batch_size": 128, "lr": 0.5}
+    return make_run(**(settings | changes))
+
+
+@pytest.mark.parametrize("gradient", ["off", "on"])
+@pytest.mark.parametrize("statistics", ["public", "per_example"])
+def test_sound_statistics_have_the_proven_epsilon_of_dpsgd(statistics, gradient):
+    record = train(private(**PUBLIC, statistics=statistics, statistics_gradient=gradient))
+    privacy = record["privacy"]
+    assert privacy["proven"]["epsilon"] == privacy["claimed"]["pld"] == pytest.approx(3.0, abs=0.05)
+    assert privacy["proven"]["epsilon"] <= 3.0
+    assert privacy["proven"]["assumes"].endswith("; the public examples are public")
+    assert privacy["sampling_prob"] == 128 / (DIGITS - 4)  # public examples are not trained on
+    assert record["metrics"]["test_accuracy"] > 0
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "si_dpsgd"])
+def test_shared_statistics_have_none_and_say_why(method):
+    privacy = train(private(**PUBLIC, **MIXED_BATCH, method=method))["privacy"]
+    assert privacy["claimed"]["pld"] <= 3.0
+    assert privacy["proven"]["epsilon"] is None
+    assert MIXED in privacy["proven"]["why"]
+
+
+def test_noised_running_averages_have_the_epsilon_of_both_parts():
+    noised = {"norm": "noised_batch_without_affine", "statistics_share": 0.2, "statistics_clip_norm": 3.0}
+    privacy = train(private(**noised))["privacy"]
+    assert privacy["proven"]["epsilon"] == privacy["claimed"]["pld"]
+    assert privacy["noise_multiplier"] == train(private())["privacy"]["noise_multiplier"]
+
+
+def test_gradients_through_the_statistics_and_their_batch_change_the_training():
+    runs = [private(**PUBLIC, statistics="mixed", statistics_batch=b, statistics_gradient=g) for b, g in SETTINGS]
+    accuracies = [train(replace(run, epsilon=None, noise_multiplier=0.0, lr=0.1))["history"] for run in runs]
+    assert len({str(history) for history in accuracies}) == len(SETTINGS)
+
+
+SETTINGS = [(8, "off"), (8, "on"), (16, "on"), (0, "off")]
+
+
+def test_without_privacy_the_whole_batch_shares_statistics_with_the_public_examples():
+    record = train(make_run(model="lenet5", epochs=2, lr=0.002, **PUBLIC, statistics="mixed", statistics_gradient="on"))
+    assert record["metrics"]["test_accuracy"] > 60
+    assert record["privacy"]["proven"]["epsilon"] is None
+
+
+def test_public_images_of_another_data_set_are_its_first_test_images(monkeypatch):
+    digits = data.load("digits")
+    other = replace(digits, name="kmnist", test_images=digits.test_images.flip(0), test_labels=digits.test_labels)
+    monkeypatch.setattr(data, "load", lambda name, **_: {"digits": digits, "kmnist": other}[name])
+    run = private(**PUBLIC, public_dataset="kmnist")
+    dataset, (images, _) = _public(run, digits)
+    assert len(dataset.train_labels) == DIGITS  # nothing is taken from the private data
+    torch.testing.assert_close(images, as_input(digits.test_images.flip(0)[:4]))
+    assert torch.equal(_initial_model(run, 10, (images, None)).public, images)
+    with pytest.raises(ValueError, match="public_examples: expected at most 360, the test images of kmnist; got 361"):
+        _public(replace(run, public_examples=361), digits)
