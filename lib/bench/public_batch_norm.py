@@ -40,14 +40,17 @@ def _images(examples: int, device: torch.device) -> Tensor:
     return torch.rand(examples, 1, 28, 28, generator=generator(0, "bench")).to(device)
 
 
-def _model(run: Run, device: torch.device) -> nn.Module:
+def _network(norm: str, device: torch.device) -> nn.Module:
     torch.manual_seed(seed_for(0, "init"))
-    model = models.build(run.model, norm=run.norm)
-    if run.norm == NORM:
-        gradient = run.statistics_gradient == "on"
-        public = _images(run.public_examples, torch.device("cpu"))
-        model = WithPublic(model, public, statistics=run.statistics, gradient=gradient)
-    return model.to(device).train()
+    return models.build("lenet5", norm=norm).to(device)
+
+
+def _model(run: Run, device: torch.device) -> nn.Module:
+    model = _network(run.norm, device).train()
+    if run.norm != NORM:
+        return model
+    gradient = run.statistics_gradient == "on"
+    return WithPublic(model, _images(run.public_examples, device), statistics=run.statistics, gradient=gradient).train()
 
 
 def step(variant: str, size: int, device: torch.device) -> Step:
@@ -68,10 +71,8 @@ def step(variant: str, size: int, device: torch.device) -> Step:
 def tested(loop: bool, device: torch.device) -> Step:
     """v2's test phase: every image with the public ones; all at once, or as printed, one after the other."""
     images, public = _images(TEST_IMAGES, device), _images(TEST_PUBLIC, device)
-    torch.manual_seed(seed_for(0, "init"))
-    batched = models.build("lenet5", norm="public_batch").to(device)
-    batched = WithPublic(batched, public, statistics="per_example").eval()
-    single = models.build("lenet5", norm="batch").to(device).train()
+    batched = WithPublic(_network("public_batch", device), public, statistics="per_example").eval()
+    single = _network("batch", device).train()
 
     @torch.no_grad()
     def at_once() -> None:
