@@ -88,12 +88,12 @@ class BatchClipping(DPSGD):
 def check_mini_sets(run: Run) -> None:
     """``ValueError`` for mini-sets that do not fill a batch, or for which one example changes more than one."""
     size, batch = run.mini_set_size, run.batch_size
-    refuse(run, "statistics_share")
+    refuse(run, "statistics", "statistics_share")
     if batch % size:
         raise ValueError(f"mini_set_size: expected a divisor of batch_size {batch}; got {size}")
     if size == 1:
         check(run)
-        refuse(run, "fix_converged", "statistics")
+        refuse(run, "fix_converged")
         return
     refuse(run, "gradient_noise_std", "weight_noise_std")
     if run.neighbouring_relation != "replace_one" and (size != batch or run.sampler == "shuffled"):

@@ -13,83 +13,65 @@ that flow ReLU networks do not learn, and tanh is used.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lib.run import Run
-from lib.tables import Printed, Table, mnist_si_dpsgd
+from lib.tables import Printed, Table, _public, mnist_si_dpsgd
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05)
 PLAIN, LN, BN = "DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)", "DPSGD (BN-LeNet-5)"
-WITH_PUBLIC = {"norm": "public_batch_without_affine"}
-THROUGH = WITH_PUBLIC | {"statistics_gradient": "on"}
+NOISED = {"statistics_share": 0.2, "statistics_clip_norm": 3.0}  # neither was searched
+ORDINARY = {"norm": "batch", "test_statistics": "running"}  # what noised running averages are without noise
 
 
 class Row(NamedTuple):
-    """The row of v1 Table 4 that it is like, and what is changed."""
+    """The row of v1 Table 4 that it is like, and how it differs: its norm, or the settings of its public batch norm."""
 
     like: str
-    changes: dict[str, Any]
+    norm: str | None = None
+    public: dict[str, str] | None = None
     short: bool = True
     step: float = 1.0  # factor on the step sizes
 
 
 ROWS = {
-    PLAIN: Row(PLAIN, {}, short=False),
-    LN: Row(LN, {}, short=False),
-    BN: Row(LN, THROUGH | {"statistics": "mixed"}),
-    "BN-LeNet-5, each example with public": Row(LN, THROUGH | {"statistics": "per_example"}),
-    "BN-LeNet-5, public alone": Row(LN, THROUGH),
-    "BN-LeNet-5, public alone, as constants": Row(PLAIN, WITH_PUBLIC, step=4.0),
-    "BN-LeNet-5, noised running averages": Row(LN, {"norm": "noised_batch_without_affine"}, step=4.0),
-    "GN-LeNet-5": Row(LN, {"norm": "group_without_affine"}, short=False, step=2.0),
-    "LN-LeNet-5, as short": Row(LN, {}),
-}
-NOISED = {"statistics_share": 0.2, "statistics_clip_norm": 3.0}  # with ε; neither was searched
-ORDINARY = {"norm": "batch", "test_statistics": "running"}  # what it is without noise
-PUBLIC = {"smoke": (4, 4), "cpu": (8, 128), "paper": (128, 128)}  # M with gradients through them, and without
-SHARED_BY = {"smoke": 4, "cpu": 8, "paper": 32}  # private examples that share v2's statistics
-SHORT = {  # tier → epochs without ε, by regime as in v1 Table 4, and of a search
-    "smoke": ((1, 1, 1, 1, 1), 1),
-    "cpu": ((3, 3, 3, 3, 2), 1),
-    "paper": ((30, 30, 40, 40, 15), 10),
+    PLAIN: Row(PLAIN, short=False),
+    LN: Row(LN, short=False),
+    BN: Row(LN, public={"statistics": "mixed"}),
+    "BN-LeNet-5, each example with public": Row(LN, public={"statistics": "per_example"}),
+    "BN-LeNet-5, public alone": Row(LN, public={}),
+    "BN-LeNet-5, public alone, as constants": Row(PLAIN, public={"gradient": "off"}, step=4.0),
+    "BN-LeNet-5, noised running averages": Row(LN, "noised_batch_without_affine", step=4.0),
+    "GN-LeNet-5": Row(LN, "group_without_affine", short=False, step=2.0),
+    "LN-LeNet-5, as short": Row(LN),
 }
 SEARCHED_AT = {7.0: 1.0, 3.0: 1.0, 0.5: 1.0, 0.05: 0.1}  # of short rows
 
 
 def cell(row: str, column: float | None, *, seed: int, tier: str, lr: float = 0.002) -> Run:
     """One run at ε = ``column``."""
-    of_row = ROWS[row]
-    run = mnist_si_dpsgd.cell(of_row.like, column, seed=seed, tier=tier, lr=_step(of_row, column, lr))
-    epochs = SHORT[tier][0][mnist_si_dpsgd.regime(column)]
-    return _changed(run, of_row, column, tier, epochs)
+    step = lr if column is None else lr * ROWS[row].step
+    run = mnist_si_dpsgd.cell(ROWS[row].like, column, seed=seed, tier=tier, lr=step)
+    return _changed(run, ROWS[row], tier, _public.EPOCHS[tier][mnist_si_dpsgd.regime(column)])
 
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The same, shorter, on a validation split of the training data."""
-    of_row = ROWS[row]
-    if of_row.short:
-        column = SEARCHED_AT.get(column, column)
-    run = mnist_si_dpsgd.tuning(of_row.like, column, tier=tier, lr=_step(of_row, column, lr))
-    return _changed(run, of_row, column, tier, SHORT[tier][1])
+    column = SEARCHED_AT.get(column, column) if ROWS[row].short else column
+    run = mnist_si_dpsgd.tuning(ROWS[row].like, column, tier=tier, lr=lr * ROWS[row].step)
+    return _changed(run, ROWS[row], tier, _public.SEARCH_EPOCHS[tier])
 
 
-def _step(row: Row, column: float | None, lr: float) -> float:
-    return lr if column is None else lr * row.step
-
-
-def _changed(run: Run, row: Row, column: float | None, tier: str, epochs: int) -> Run:
-    changes = dict(row.changes)
-    if changes.get("norm", "").startswith("noised"):
-        changes |= ORDINARY if column is None else NOISED
-    if changes.get("norm", "").startswith("public"):
-        through, constants = PUBLIC[tier]
-        changes["public_examples"] = through if "statistics_gradient" in changes else constants
-        changes["public_dataset"] = "" if tier == "smoke" else "kmnist"
-        if changes.get("statistics") == "mixed" and column is not None:
-            changes["statistics_batch"] = SHARED_BY[tier]
+def _changed(run: Run, row: Row, tier: str, epochs: int) -> Run:
     if row.short:
-        changes["epochs"] = epochs
-    return replace(run, **changes)
+        run = replace(run, epochs=epochs)
+    if row.public is not None:
+        return _public.with_public(run, tier, **row.public)
+    if row.norm is None:
+        return run
+    if row.norm.startswith("noised"):
+        return replace(run, **({"norm": row.norm} | NOISED if run.epsilon else ORDINARY))
+    return replace(run, norm=row.norm)
 
 
 _PRINTED = {  # ε: ∞, 7, 3, 1, .5, .1, .05

@@ -12,19 +12,24 @@ Under clipping, plain convolutional networks are given tanh for ReLU, and LN-LeN
 without γ and β: :mod:`lib.tables.mnist_dp_choices` measures what either is worth.  These two choices, the clip norm
 and the range of step sizes come from some twenty exploratory runs at ε = 1 and ε = .1 that were judged on test
 images; everything searched since is judged on validation examples.  At ε = ∞ training is ordinary, with Adam.
+
+SI-DPSGD with batch norm is v1's algorithm 2, statistics over private and public images, for which clipping bounds
+nothing; tested as the paper says, at θ_T, and as its code does, at µ_T.  It is trained briefly
+(:mod:`lib.tables._public`), with two searches.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lib.run import Run
-from lib.tables import Printed, Table
+from lib.tables import Printed, Table, _public
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05, 0.025)
 
 
 class Network(NamedTuple):
     """A row: its method, model, norm, and activation under clipping; epochs, as a factor on the tier's; whether its
-    batches are always large."""
+    batches are always large; of v1's batch norm, whether it has it, and where it is tested."""
 
     method: str
     model: str
@@ -32,6 +37,8 @@ class Network(NamedTuple):
     activation: str
     longer: int = 1
     large_batches: bool = False
+    batch_norm: bool = False
+    test_at: str = "theta"
 
 
 ROWS = {
@@ -41,10 +48,11 @@ ROWS = {
     "DPSGD (LN-LeNet-5)": Network("dpsgd", "lenet5", "layer_without_affine", "relu", large_batches=True),
     "SI-DPSGD (LeNet-5)": Network("si_dpsgd", "lenet5", "none", "tanh"),
     "SI-DPSGD (LN-LeNet-5)": Network("si_dpsgd", "lenet5", "layer_without_affine", "relu"),
+    "SI-DPSGD (BN-LeNet-5)": Network("si_dpsgd", "lenet5", "none", "relu", batch_norm=True),
+    "SI-DPSGD (BN-LeNet-5), at µ_T": Network("si_dpsgd", "lenet5", "none", "relu", batch_norm=True, test_at="mu"),
 }
 NOT_RUN = {
     "LATENT [5]": "a value from the literature, under local differential privacy: another threat model",
-    "SI-DPSGD (BN-LeNet-5)": "batch norm over private and public images, which clipping does not make private",
 }
 _PRINTED = {  # ε: ∞, 7, 3, 1, .5, .1, .05, .025
     "DPSGD [1]": (98.3, 96.9, 95.8, 93.1, 90.0),
@@ -61,6 +69,7 @@ METHODS = {
     "si_dpsgd": {"clip_norm": 3.1, "accountant": "rdp_2020"},
 }
 TUNED_AT = {7.0: 3.0}  # where noise hardly matters, one search serves two columns
+BATCH_NORM_TUNED_AT = {7.0: 1.0, 3.0: 1.0, 0.5: 1.0, 0.1: 0.05, 0.025: 0.05}
 
 
 class Size(NamedTuple):
@@ -82,13 +91,18 @@ SIZES = {
 
 def cell(row: str, column: float | None, *, seed: int, tier: str, lr: float = 0.002) -> Run:
     """One run at ε = ``column``; without ε, Adam at a step size that is not searched."""
-    return _run(row, column, tier, SIZES[tier].epochs, seed=seed, lr=lr)
+    network = ROWS[row]
+    epochs = _public.EPOCHS if network.batch_norm else {tier: SIZES[tier].epochs}
+    run = _run(row, column, tier, epochs[tier], seed=seed, lr=lr)
+    return run if column is None else replace(run, test_at=network.test_at)
 
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The same, shorter, with the noise that keeps the shorter run to ε, on a validation split of the training data."""
-    size, column = SIZES[tier], TUNED_AT.get(column, column)
-    return _run(row, column, tier, size.tuning_epochs, lr=lr, validation_examples=size.validation_examples)
+    size, batch_norm = SIZES[tier], ROWS[row].batch_norm
+    column = (BATCH_NORM_TUNED_AT if batch_norm else TUNED_AT).get(column, column)
+    epochs = (_public.SEARCH_EPOCHS[tier],) * 5 if batch_norm else size.tuning_epochs
+    return _run(row, column, tier, epochs, lr=lr, validation_examples=size.validation_examples)
 
 
 def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **settings: Any) -> Run:
@@ -99,8 +113,11 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **
     if network.model == "pca_1000":
         # abadi's PCA noise is 16, 7, 4 at ε = .5, 2, 8: about a fifth of the budget (in µ²) goes to it.
         settings["pca_noise_multiplier"] = 0.0 if epsilon is None else max(4.0, 8 / epsilon)
-    if epsilon is None:
-        return Run(lr_schedule="linear", **settings)
+    run = Run(lr_schedule="linear", **settings) if epsilon is None else _private(network, epsilon, settings)
+    return _public.with_public(run, tier, statistics="mixed") if network.batch_norm else run
+
+
+def _private(network: Network, epsilon: float, settings: dict[str, Any]) -> Run:
     return Run(
         method=network.method,
         activation=network.activation,
@@ -123,7 +140,7 @@ TABLE = Table(
     source="v1 Table 4",
     notebook="02_dpsgd_vs_si_dpsgd",
     figure="mnist_noisy_updates",
-    rows=("DPSGD [1]", "DPSGD (tensorflow privacy)", "LATENT [5]", *list(ROWS)[2:], "SI-DPSGD (BN-LeNet-5)"),
+    rows=("DPSGD [1]", "DPSGD (tensorflow privacy)", "LATENT [5]", *list(ROWS)[2:]),
     column="epsilon",
     columns=COLUMNS,
     printed={
