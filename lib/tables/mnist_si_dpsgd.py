@@ -101,6 +101,7 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The same, shorter, with the noise that keeps the shorter run to ε, on a validation split of the training data."""
     size, batch_norm = SIZES[tier], ROWS[row].batch_norm
     column = (BATCH_NORM_TUNED_AT if batch_norm else TUNED_AT).get(column, column)
+    column = 1.0 if tier == "smoke" else column  # one search for all columns: it is the way that is tried out
     epochs = (_public.SEARCH_EPOCHS[tier],) * 5 if batch_norm else size.tuning_epochs
     return _run(row, column, tier, epochs, lr=lr, validation_examples=size.validation_examples)
 
