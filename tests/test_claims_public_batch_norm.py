@@ -36,7 +36,7 @@ def test_what_is_claimed_holds(name, fill):
         ("Normalisation consistently improves DPSGD", ("GN-LeNet-5", 0.1), 89.0),
         ("Normalisation consistently improves DPSGD", ("DPSGD (LN-LeNet-5)", 7.0), 89.0),
         ("Batch norm helps more than layer norm", ("DPSGD (BN-LeNet-5)", 3.0), 94.0),
-        ("Batch norm helps more than layer norm", (PUBLIC, 3.0), 94.0),
+        ("So does batch norm that is private", ("BN-LeNet-5, each example with public", 3.0), 94.0),
     ],
 )
 def test_one_cell_is_enough_to_make_a_claim_fail(name, cell, value, fill):

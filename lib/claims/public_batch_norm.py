@@ -96,7 +96,14 @@ CLAIMS = (
         says="the effect of batch normalization is greater than that of layer normalization",
         source="v2 section 4",
         table=TABLE,
-        judge=lambda tier, store: _no_worse(SHORT_LN, (BN, SOUND[1]), tier, store),  # at the same number of epochs
+        judge=lambda tier, store: _no_worse(SHORT_LN, (BN,), tier, store),  # at the same number of epochs
+    ),
+    Claim(
+        name="So does batch norm that is private",
+        says="our private batch normalization technique; here with the statistics of each example and the public images",
+        source="v2 section 4, made private",
+        table=TABLE,
+        judge=lambda tier, store: _no_worse(SHORT_LN, SOUND[:1], tier, store),
     ),
     Claim(
         name="The BN row, with a guarantee",
