@@ -100,7 +100,7 @@ CLAIMS = (
     ),
     Claim(
         name="So does batch norm that is private",
-        says="our private batch normalization technique; here with the statistics of each example and the public images",
+        says="our private batch normalization technique; here of each example and the public images alone",
         source="v2 section 4, made private",
         table=TABLE,
         judge=lambda tier, store: _no_worse(SHORT_LN, SOUND[:1], tier, store),
