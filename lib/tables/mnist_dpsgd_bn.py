@@ -9,7 +9,7 @@ step size is searched in the same way, over twice the step sizes for group norm 
 noised statistics, where first searches on validation examples ended at the longest.  Where gradients flow through the
 public images an example costs as much as 1 + M of them, so tier ``cpu`` has few of them, and all batch norms have fewer
 epochs there, and two searches for six columns; "LN-LeNet-5, as short" is trained as briefly, for comparison.  Without
-that flow ReLU networks do not learn, and tanh is used.
+that flow ReLU networks train badly, and tanh is used.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Ours: batch norm with M public images under DPSGD at ε = 1, after one epoch, against M.
 
 Every row has the settings of v2 Table 5's (:mod:`lib.tables.mnist_dpsgd_bn`), one epoch, and a step size that is not
-searched.  Statistics that are constants for the gradient are shown with ReLU too, with which they do not train.
+searched.  Statistics that are constants for the gradient are shown with ReLU too, with which they train badly.
 """
 
 from dataclasses import replace
