@@ -105,7 +105,7 @@ def evaluate(
     _set_noise(model, run, noise, silent=draws == 0)
     # In training mode batch norm uses the statistics of the batch it is given, in evaluation mode its running
     # averages; WithPublic, in evaluation mode, those of public examples.  No other layer here has a mode.
-    model.train(run.test_statistics == "batch" and run.norm == "batch")
+    model.train(run.test_statistics == "batch" and not run.norm.startswith("public_batch"))
     preprocessing = _preprocessing(run)
     chunks = math.ceil(len(dataset.test_labels) / TEST_BATCH)
     correct = torch.zeros((), dtype=torch.int64, device=dataset.test_labels.device)
