@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lib import audit
+from lib import audit, data
+from lib.audit import normalisation
 from lib.generators import generator
 from lib.grads import Groups, clipped_mean, clipped_sum
 from lib.layers import WithPublic
@@ -135,6 +136,19 @@ def test_leaves_the_model_as_it_was():
     audit.sensitivity(batch_clipped, model, x, y, clip_norm=C, examples=1, ascent=1)
     torch.testing.assert_close(dict(model.state_dict()), before, rtol=0, atol=0)
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_every_normalisation_of_lenet5_is_measured(monkeypatch):
+    """On a few digits, with hardly any search: v2's batch norm is told from the others."""
+    monkeypatch.setattr(data, "load", lambda name, load=data.load: load("digits"))
+    monkeypatch.setattr(normalisation, "PRIVATE", 8)
+    monkeypatch.setattr(normalisation, "PUBLIC", 2)
+    monkeypatch.setattr(normalisation, "CLIP_NORMS", (0.5,))
+    monkeypatch.setattr(normalisation, "SEARCH", {"examples": 1, "classes": 1, "ascent": 0})
+    found = normalisation.measure()
+    assert list(found) == list(normalisation.NETWORKS)
+    multiples = {name: by_clip_norm["0.5"]["multiple"] for name, by_clip_norm in found.items()}
+    assert {name for name, multiple in multiples.items() if multiple > 2 + ROUNDING} == {"BN-LeNet-5, as printed"}
 
 
 def test_an_unknown_relation_is_refused():

@@ -152,14 +152,17 @@ class TestInDPSGD:
     [
         (
             {"statistics_share": 0.0},
-            "statistics_share: expected another for norm 'noised_batch_without_affine'; got 0.0",
+            "statistics_share: expected more than 0 for norm 'noised_batch_without_affine'; got 0.0",
         ),
-        ({"statistics_clip_norm": None}, "statistics_clip_norm: expected another for norm 'noised_batch"),
-        ({"norm": "none"}, "statistics_clip_norm: expected another for norm 'none'; got 2.0"),
-        ({"test_statistics": "running"}, "test_statistics: expected another for norm 'noised_batch"),
-        ({"statistics": "per_example"}, "statistics: expected another for norm 'noised_batch"),
-        ({"norm": "public_batch", "statistics_share": 0.0, "statistics_clip_norm": None}, "public_examples: expected"),
-        ({"public_dataset": "kmnist"}, "public_dataset: expected another"),
+        ({"statistics_clip_norm": None}, "statistics_clip_norm: expected one for norm 'noised_batch"),
+        ({"norm": "none"}, "statistics_clip_norm: expected None for norm 'none'; got 2.0"),
+        ({"test_statistics": "running"}, "test_statistics: expected 'batch' for norm 'noised_batch"),
+        ({"statistics": "per_example"}, "statistics: expected 'public' for norm 'noised_batch"),
+        (
+            {"norm": "public_batch", "statistics_share": 0.0, "statistics_clip_norm": None},
+            "public_examples: expected at least 1 for norm",
+        ),
+        ({"public_dataset": "kmnist"}, "public_dataset: expected '', as there are no public_examples"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, message):

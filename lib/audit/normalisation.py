@@ -22,6 +22,7 @@ from lib.layers import WithPublic
 LOSS = partial(F.cross_entropy, reduction="none")
 PRIVATE, PUBLIC = 32, 30
 CLIP_NORMS = (0.1, 0.5, 3.0, 30.0)
+SEARCH = {"examples": 1, "classes": 3, "ascent": 12}
 PUBLIC_NORM = "public_batch_without_affine"
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {  # name → norm, settings of WithPublic
     "LeNet-5": ("none", {}),
@@ -42,19 +43,18 @@ def network(name: str, images: Tensor) -> nn.Module:
     return (WithPublic(model, images, **settings) if settings else model).train()
 
 
-def measure(dataset: str = "mnist", public: str = "kmnist", **search: Any) -> dict[str, dict[str, dict[str, Any]]]:
-    """{network: {clip norm: {"multiple", "how"}}}; ``search``: settings of :func:`~lib.audit.meter.sensitivity`."""
-    private, others = data.load(dataset), data.load(public)
+def measure() -> dict[str, dict[str, dict[str, Any]]]:
+    """{network: {clip norm: {"multiple", "how"}}}."""
+    private, others = data.load("mnist"), data.load("kmnist")
     chosen = torch.randperm(len(private.train_labels), generator=generator(0, "audit"))[:PRIVATE]
     x, y = data.as_input(private.train_images[chosen]), private.train_labels[chosen]
-    search = {"examples": 1, "classes": 3, "ascent": 12} | search
     results = {}
     for name, (_, settings) in NETWORKS.items():
         model = network(name, data.as_input(others.test_images[:PUBLIC]))
         how = {"implementation": "joint" if settings.get("statistics") == "mixed" else "fast"}
         results[name] = {}
         for clip_norm in CLIP_NORMS:
-            found = sensitivity(partial(_summed, clip_norm, how), model, x, y, clip_norm=clip_norm, **search)
+            found = sensitivity(partial(_summed, clip_norm, how), model, x, y, clip_norm=clip_norm, **SEARCH)
             results[name][f"{clip_norm:g}"] = {"multiple": found.multiple, "how": found.how}
     return results
 

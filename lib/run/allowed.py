@@ -83,16 +83,16 @@ def at_least(name: str, value: float | None, least: float, *, exclusive: bool = 
 def check_statistics(run: Any) -> None:
     """Settings of batch norm's statistics belong to the norms that have them, which need them."""
     public, noised = run.norm.startswith("public_batch"), run.norm.startswith("noised_batch")
-    needs = {
-        "public_examples": None if not public else run.public_examples > 0,
-        "public_dataset": None if run.public_examples else not run.public_dataset,
-        "statistics": None if public else run.statistics == "public",
-        "statistics_gradient": None if public else run.statistics_gradient == "off",
-        "statistics_batch": None if run.statistics == "mixed" else run.statistics_batch == 0,
-        "statistics_clip_norm": (run.statistics_clip_norm is not None) == noised,
-        "statistics_share": (run.statistics_share > 0) == noised,
-        "test_statistics": None if not (public or noised) else run.test_statistics == "batch",
+    expected = {  # field → what is expected of it here, and whether it is that
+        "public_examples": ("at least 1", not public or run.public_examples > 0),
+        "public_dataset": ("'', as there are no public_examples", run.public_examples > 0 or not run.public_dataset),
+        "statistics": ("'public'", public or run.statistics == "public"),
+        "statistics_gradient": ("'off'", public or run.statistics_gradient == "off"),
+        "statistics_batch": ("0, as statistics are not mixed", run.statistics == "mixed" or not run.statistics_batch),
+        "statistics_clip_norm": ("one" if noised else "None", (run.statistics_clip_norm is not None) == noised),
+        "statistics_share": ("more than 0" if noised else "0", (run.statistics_share > 0) == noised),
+        "test_statistics": ("'batch'", not (public or noised) or run.test_statistics == "batch"),
     }
-    for name, met in needs.items():
-        if met is False:
-            raise ValueError(f"{name}: expected another for norm {run.norm!r}; got {getattr(run, name)!r}")
+    for name, (what, met) in expected.items():
+        if not met:
+            raise ValueError(f"{name}: expected {what} for norm {run.norm!r}; got {getattr(run, name)!r}")
