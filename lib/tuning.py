@@ -15,7 +15,7 @@ from lib.tables import Column, Row, Table
 
 def runs(table: Table, row: Row, column: Column, tier: str) -> list[Run]:
     """The tuning runs of one cell, one for each point of its grid."""
-    return [table.tuning(row, column, tier=tier, **point) for point in table.points(row, column)]
+    return [table.tuning(row, column, tier=tier, **point) for point in table.points(row, column, tier)]
 
 
 def chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> dict[str, Any] | None:
@@ -24,7 +24,7 @@ def chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> d
     The standard error is that of one accuracy p over n validation examples, √(p (1 − p) / n).  None as long as one
     of the tuning runs is missing: a choice from half a grid would change later.
     """
-    points = table.points(row, column)
+    points = table.points(row, column, tier)
     if not points:
         return {}
     records = [store.get(run) for run in runs(table, row, column, tier)]

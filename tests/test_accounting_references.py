@@ -6,7 +6,7 @@ import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
 from lib import accounting
-from lib.accounting import clt
+from lib.accounting import clt, pld
 
 ABADI = {"noise_multiplier": 4.0, "sampling_prob": 0.01, "steps": 10_000}
 V1_MNIST = {"noise_multiplier": 7.1, "sampling_prob": 32 / 60_000, "steps": 10 * 60_000 / 32}
@@ -97,3 +97,14 @@ def test_strong_composition_without_the_linear_amplification_is_far_worse():
 
     assert round(min(composed(share / 1000) for share in range(1, 1000)), 1) == 26.2
     assert not accounting.is_upper_bound(accountant="strong_composition")
+
+
+@pytest.mark.parametrize("sampling_prob", [1e-4, 0.1, 0.9])
+@pytest.mark.parametrize("noise_multiplier", [0.5, 2.0])
+def test_a_poisson_step_is_dp_accountings(noise_multiplier, sampling_prob):
+    event = accounting.Event(noise_multiplier, sampling_prob, 1)
+    ours = pld.one_step(noise_multiplier, sampling_prob, event.sampler, event.neighbouring_relation, 1e-3)
+    theirs = from_gaussian_mechanism(noise_multiplier, sampling_prob=sampling_prob, value_discretization_interval=1e-3)
+    epsilons = [0.0, 0.01, 0.1, 1.0, 5.0]
+    assert ours.get_delta_for_epsilon(epsilons) == pytest.approx(theirs.get_delta_for_epsilon(epsilons), abs=1e-11)
+    assert ours.get_epsilon_for_delta(1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-6)

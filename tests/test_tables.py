@@ -12,7 +12,7 @@ TABLES = [tables.load(name) for name in registry.names("tables")]
 
 def point(table, row, column):
     """Some point of the cell's grid."""
-    return next(iter(table.points(row, column)), {})
+    return next(iter(table.points(row, column, "cpu")), {})
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
@@ -35,7 +35,7 @@ class TestEveryTable:
     @pytest.mark.parametrize("tier", TIERS)
     def test_tuning_holds_out_validation_examples_and_differs_by_point(self, table, tier):
         for row, column in table.cells:
-            runs = [table.tuning(row, column, tier=tier, **p) for p in table.points(row, column)]
+            runs = [table.tuning(row, column, tier=tier, **p) for p in table.points(row, column, tier)]
             assert len({run.id for run in runs}) == len(runs)
             assert all(run.validation_examples > 0 for run in runs)
 
@@ -52,8 +52,9 @@ class TestEveryTable:
         assert set(table.not_run) <= set(table.rows)
         assert all(cell.mean is None or 0 < cell.mean < 100 for cell in table.printed.values())
 
-    def test_all_rows_are_tuned_over_the_same_grid(self, table):
-        tuned = [points for cell in table.cells if (points := table.points(*cell))]
+    @pytest.mark.parametrize("tier", TIERS)
+    def test_all_rows_are_tuned_over_the_same_grid(self, table, tier):
+        tuned = [points for cell in table.cells if (points := table.points(*cell, tier))]
         assert all(points == tuned[0] for points in tuned)
 
 

@@ -43,7 +43,12 @@ def largest_loss(shifts: np.ndarray, weights: np.ndarray, z: float, negligible: 
 
 
 def _where_loss_is(target: np.ndarray, shifts: np.ndarray, weights: np.ndarray, z: float) -> np.ndarray:
-    """x with loss(x) = target by bisection, within 40 z of the shifts; beyond, the tails are 0 or 1 all the same."""
+    """x with loss(x) = target: of two Gaussians by formula, of more by bisection, within 40 z of the shifts; beyond,
+    the tails are 0 or 1 all the same.  NaN or an end of the range where no loss is so small."""
+    if len(shifts) == 2:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = target + np.log(-np.expm1(np.log(weights[0]) - target))  # log(e^target − w_0)
+        return (z**2 * (excess - np.log(weights[1])) + shifts[1] ** 2 / 2) / shifts[1]
     low, high = np.full_like(target, -40 * z), np.full_like(target, shifts[-1] + 40 * z)
     for _ in range(60):
         middle = (low + high) / 2

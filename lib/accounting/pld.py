@@ -25,7 +25,7 @@ alone gives less, 1.57 for 2.08 at bc's main setting.  We know no attack that ex
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 
 import numpy as np
 from dp_accounting import NeighboringRelation
@@ -44,6 +44,7 @@ MATCHES = {
     ("without_replacement", "replace_one"),
 }
 UPPER_BOUND = True
+Delta = Callable[[np.ndarray], np.ndarray]  # δ at every ε
 NEGLIGIBLE = 1e-18  # a step's probability, with replacement only; beside any δ ÷ steps of interest
 
 
@@ -87,12 +88,16 @@ def interval(event: Event) -> float:
 @lru_cache(maxsize=16)
 def one_step(z: float, q: float, sampler: str, relation: str, interval: float) -> distributions.PrivacyLossDistribution:
     """The distribution of one step, from above."""
-    if sampler == "poisson":
+    if sampler == "poisson" and (relation == "replace_one" or q == 1.0):
         return distributions.from_gaussian_mechanism(
             z,
             sampling_prob=q,
             value_discretization_interval=interval,
             neighboring_relation=NeighboringRelation[relation.upper()],
+        )
+    if sampler == "poisson":
+        return distributions.PrivacyLossDistribution(
+            *(_from_above(*bounds, interval, delta) for bounds, delta in _directions(z, q, interval))
         )
     if sampler == "without_replacement":
         return _both_directions(z / 2, q, interval)
@@ -118,20 +123,30 @@ def _displaced(q: float) -> tuple[np.ndarray, np.ndarray]:
     return 2.0 * times, poisson.pmf(times, -math.log1p(-q))
 
 
+def _directions(z: float, q: float, interval: float) -> list[tuple[tuple[int, int], Delta]]:
+    """Of (1−q) N(0, z²) + q N(1, z²) against N(0, z²) and of the reverse pair: range of losses, in intervals, and δ(ε).
+
+    The same as dp-accounting's, which finds x for one ε after the other and takes ten times as long.
+    """
+    pair = {"shifts": np.array([0.0, 1.0]), "weights": np.array([1 - q, q]), "z": z}
+    directions = []
+    for way in (AdjacencyType.REMOVE, AdjacencyType.ADD):
+        bounds = GaussianPrivacyLoss(z, sampling_prob=q, adjacency_type=way).connect_dots_bounds()
+        grid = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
+        directions.append((grid, partial(hockey_stick, direction=way.name.lower(), **pair)))
+    return directions
+
+
 def _both_directions(sigma: float, q: float, interval: float) -> distributions.PrivacyLossDistribution:
     """The smallest distribution above (1−q) N(0, σ²) + q N(1, σ²) against N(0, σ²) and above the reverse pair."""
-    ways = (AdjacencyType.REMOVE, AdjacencyType.ADD)
-    pairs = [GaussianPrivacyLoss(sigma, sampling_prob=q, adjacency_type=way) for way in ways]
-    bounds = [pair.connect_dots_bounds() for pair in pairs]
-    low = math.floor(min(bound.epsilon_lower for bound in bounds) / interval)
-    high = math.ceil(max(bound.epsilon_upper for bound in bounds) / interval)
-    with np.errstate(divide="ignore"):  # the logarithm of a probability that is 0 to rounding is −∞, as it should be
-        return distributions.PrivacyLossDistribution(
-            _from_above(low, high, interval, lambda e: np.maximum(*(pair.get_delta_for_epsilon(e) for pair in pairs)))
-        )
+    bounds, deltas = zip(*_directions(sigma, q, interval), strict=True)
+    low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
+    return distributions.PrivacyLossDistribution(
+        _from_above(low, high, interval, lambda losses: np.maximum(*(delta(losses) for delta in deltas)))
+    )
 
 
-def _from_above(low: int, high: int, interval: float, delta: Callable[[np.ndarray], np.ndarray]) -> pld_pmf.PLDPmf:
+def _from_above(low: int, high: int, interval: float, delta: Delta) -> pld_pmf.PLDPmf:
     """Connect the dots of a trade-off δ(ε) on the grid from ``low`` to ``high``, in intervals."""
     deltas = np.minimum.accumulate(delta(np.arange(low, high + 1) * interval))  # rounding may make it rise by 1e-16
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)

@@ -75,7 +75,7 @@ def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
     frame, lines = search(table, tier, store), {}
     for row in table.rows:
         square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")
-        points = table.points(row, table.columns[0])
+        points = table.points(row, table.columns[0], tier)
         if square.shape == (len(points), len(table.columns)) and square.notna().all(axis=None):
             best = square.min(axis=1).idxmax()
             lines[row] = {"step size": f"{best:g}"} | {

@@ -105,7 +105,7 @@ def search(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """One line per stored tuning run: row, column, every tuned field, epochs, validation accuracy."""
     lines = []
     for row, column in table.cells:
-        points = table.points(row, column)
+        points = table.points(row, column, tier)
         for point, run in zip(points, tuning.runs(table, row, column, tier), strict=True):
             if record := store.get(run):
                 epochs = record["run"]["epochs"]

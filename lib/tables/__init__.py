@@ -79,11 +79,15 @@ class Table:
     tuned: Callable[[Row, Column], bool] = lambda row, column: True
     not_run: Mapping[Row, str] = field(default_factory=dict)
 
-    def points(self, row: Row, column: Column) -> list[dict[str, Any]]:
-        """The candidates among which a cell is tuned; none for an untuned one."""
+    def points(self, row: Row, column: Column, tier: str) -> list[dict[str, Any]]:
+        """The candidates among which a cell is tuned; none for an untuned one.
+
+        Tier ``smoke`` has the ends of the grid alone: there the way is tried out, not the numbers.
+        """
         if self.tuning is None or not self.tuned(row, column):
             return []
-        return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
+        points = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
+        return [points[0], points[-1]] if tier == "smoke" else points
 
     @property
     def cells(self) -> list[tuple[Row, Column]]:

@@ -11,7 +11,7 @@ from lib.run import Run
 
 M_THROUGH = {"smoke": 4, "cpu": 8, "paper": 128}
 M_CONSTANT = {"smoke": 4, "cpu": 128, "paper": 128}
-SHARED_BY = {"smoke": 4, "cpu": 8, "paper": 32}  # private examples that share v2's statistics
+SHARED_BY = {"smoke": 16, "cpu": 8, "paper": 32}  # private examples that share v2's statistics
 EPOCHS = {"smoke": (1, 1, 1, 1, 1), "cpu": (3, 3, 3, 3, 2), "paper": (30, 30, 40, 40, 15)}  # by regime of ε
 SEARCH_EPOCHS = {"smoke": 1, "cpu": 1, "paper": 10}
 NORM = "public_batch_without_affine"

@@ -26,7 +26,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "BC without BN": (PLAIN, FGC),
 }
 SIZES = {
-    "smoke": (64, 2, 1, 297),
+    "smoke": (64, 1, 1, 297),
     "cpu": (512, 8, 3, 9000),
     "paper": (512, 40, 10, 9000),
 }  # m, epochs, tuning, held out

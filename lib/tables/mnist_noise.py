@@ -46,7 +46,7 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    "smoke": Size("digits", batch_size=64, epochs=4, noisy_epochs=6, tuning_epochs=2, validation_examples=297),
+    "smoke": Size("digits", batch_size=64, epochs=3, noisy_epochs=3, tuning_epochs=1, validation_examples=297),
     "cpu": Size("mnist", batch_size=256, epochs=6, noisy_epochs=20, tuning_epochs=3, validation_examples=10_000),
     "paper": Size("mnist", batch_size=256, epochs=30, noisy_epochs=100, tuning_epochs=10, validation_examples=10_000),
 }
