@@ -11,7 +11,8 @@ from lib import data, methods
 from lib.data import as_input
 from lib.methods._statistics import MIXED
 from lib.run import Run
-from lib.train import _initial_model, _public, train
+from lib.train import train
+from lib.train._start import dataset_of, model_of
 
 DIGITS = 1437
 PUBLIC = {"norm": "public_batch_without_affine", "public_examples": 4}
@@ -56,7 +57,7 @@ def test_gradients_through_the_statistics_and_their_batch_change_the_step():
     x, y = as_input(digits.train_images[:32]), digits.train_labels[:32]
     for batch, gradient in [(8, "off"), (8, "on"), (16, "on"), (0, "off")]:
         run = private(**PUBLIC, statistics="mixed", statistics_batch=batch, statistics_gradient=gradient)
-        model = _initial_model(run, 10, (as_input(digits.test_images[:4]), None)).train()
+        model = model_of(run, digits, (as_input(digits.test_images[:4]), None)).train()
         totals.append(methods.build(run, DIGITS, model).summed(model, x, y, 0)["model.0.weight"])
     for one, other in combinations(totals, 2):
         assert not torch.allclose(one, other, rtol=1e-2)
@@ -73,9 +74,9 @@ def test_public_images_of_another_data_set_are_its_first_test_images(monkeypatch
     other = replace(digits, name="kmnist", test_images=digits.test_images.flip(0), test_labels=digits.test_labels)
     monkeypatch.setattr(data, "load", lambda name, **_: {"digits": digits, "kmnist": other}[name])
     run = private(**PUBLIC, public_dataset="kmnist")
-    dataset, (images, _) = _public(run, digits)
+    dataset, (images, _) = dataset_of(run, torch.device("cpu"))
     assert len(dataset.train_labels) == DIGITS  # nothing is taken from the private data
     torch.testing.assert_close(images, as_input(digits.test_images.flip(0)[:4]))
-    assert torch.equal(_initial_model(run, 10, (images, None)).public, images)
+    assert torch.equal(model_of(run, dataset, (images, None)).public, images)
     with pytest.raises(ValueError, match="public_examples: expected at most 360, the test images of kmnist; got 361"):
-        _public(replace(run, public_examples=361), digits)
+        dataset_of(replace(run, public_examples=361), torch.device("cpu"))

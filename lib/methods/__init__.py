@@ -32,10 +32,13 @@ class Method(ABC):
         self.sampler = Sampler(run.sampler, examples, run.batch_size)
         self.steps = run.epochs * self.sampler.steps_per_epoch
 
-    def epochs(self, generator: torch.Generator) -> Iterator[Iterator[Tensor]]:
-        """For each epoch its batches, as tensors of indices; the last epoch ends with ``steps``."""
-        for start in range(0, self.steps, self.sampler.steps_per_epoch):
-            yield islice(self.sampler.epoch(generator), self.steps - start)
+    def batches(self, generator: torch.Generator, step: int) -> Iterator[Tensor]:
+        """The batches, as tensors of indices, of the epoch that ``step`` is in, from ``step`` on.
+
+        ``generator`` as it was when the epoch began; the last epoch ends with ``steps``.
+        """
+        done = step % self.sampler.steps_per_epoch
+        return islice(self.sampler.epoch(generator), done, self.steps - (step - done))
 
     def prepare(self, model: nn.Module, public: Public | None) -> None:  # noqa: B027  most have nothing to prepare
         """Called before every epoch, with the run's public examples as the model takes them."""

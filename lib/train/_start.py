@@ -1,0 +1,73 @@
+"""What a run starts from: its data, its public examples, its untrained model."""
+
+import torch
+from torch import nn
+
+from lib import data, methods, models, pca
+from lib.data import Dataset
+from lib.generators import generator, seed_for
+from lib.layers import Projection, WithPublic
+from lib.preprocessing import Preprocessing
+from lib.run import Run
+
+
+def preprocessing_of(run: Run) -> Preprocessing:
+    return Preprocessing(run.dataset, run.augmentation, run.input_scale)
+
+
+def dataset_of(run: Run, device: torch.device) -> tuple[Dataset, methods.Public | None]:
+    """The data that the run sees, and its public examples, as a model takes them.
+
+    Neither split depends on the seed: all candidates of a search are compared on the same examples, and what is public
+    is public in every run.
+    """
+    dataset, public = _without_public(run, data.load(run.dataset, device=device))
+    if run.validation_examples:
+        dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
+    return dataset, public
+
+
+def _without_public(run: Run, dataset: Dataset) -> tuple[Dataset, methods.Public | None]:
+    if not run.public_examples:
+        return dataset, None
+    if run.public_dataset:
+        other = data.load(run.public_dataset, device=dataset.train_images.device)
+        if len(other.test_labels) < run.public_examples:
+            raise ValueError(
+                f"public_examples: expected at most {len(other.test_labels)}, the test images of {other.name}; "
+                f"got {run.public_examples}"
+            )
+        images, labels = other.test_images[: run.public_examples], other.test_labels[: run.public_examples]
+    else:
+        draws = generator(0, "public split")
+        dataset, (images, labels) = dataset.without("public_examples", run.public_examples, draws)
+    return dataset, (preprocessing_of(run).testing(images), labels)
+
+
+def model_of(run: Run, dataset: Dataset, public: methods.Public | None) -> nn.Module:
+    """The initial model, on the data's device."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(run.seed, "init"))
+        model = models.build(run.model, norm=run.norm, activation=run.activation, classes=dataset.classes)
+    if run.norm.startswith("public_batch"):
+        model = WithPublic(model, public[0], statistics=run.statistics, gradient=run.statistics_gradient == "on")
+    model = model.to(dataset.train_images.device)
+    _set_projection(model, run, dataset)
+    return model
+
+
+def _set_projection(model: nn.Module, run: Run, dataset: Dataset) -> None:
+    """Give the model's projection layer the private principal components of the training images."""
+    layers = [layer for layer in model.modules() if isinstance(layer, Projection)]
+    if bool(layers) != (run.pca_noise_multiplier is not None):
+        expected = "a number" if layers else "None"
+        raise ValueError(
+            f"pca_noise_multiplier: expected {expected} for model {run.model!r}; got {run.pca_noise_multiplier!r}"
+        )
+    for layer in layers:
+        layer.components = pca.principal_components(
+            dataset.train_images,
+            len(layer.components),
+            noise_multiplier=run.pca_noise_multiplier,
+            generator=generator(run.seed, "pca noise", dataset.train_images.device),
+        )

@@ -1,0 +1,55 @@
+"""How good a model is on the test set, or on what was held out in its place."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from lib import methods
+from lib.data import Dataset
+from lib.layers import held_statistics, set_weight_noise, statistics_of
+from lib.run import Run
+from lib.train._start import preprocessing_of
+
+TEST_BATCH = 1000  # also the number of examples that batch norm's test statistics are taken over
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    run: Run,
+    dataset: Dataset,
+    noise: torch.Generator,
+    *,
+    draws: int,
+    public: methods.Public | None = None,
+    beat: Callable[[], None] = lambda: None,
+) -> float:
+    """Accuracy in percent on ``dataset``'s test set, averaged over ``draws`` passes with fresh weight noise.
+
+    ``draws = 0`` is one pass without noise, at µ.  ``beat`` is called after every batch.
+    """
+    set_noise(model, run, noise, silent=draws == 0)
+    # In training mode batch norm uses the statistics of the batch it is given, in evaluation mode its running
+    # averages; WithPublic, in evaluation mode, those of public examples.  No other layer here has a mode.
+    model.train(run.test_statistics == "batch" and not run.norm.startswith("public_batch"))
+    preprocessing = preprocessing_of(run)
+    chunks = math.ceil(len(dataset.test_labels) / TEST_BATCH)
+    correct = torch.zeros((), dtype=torch.int64, device=dataset.test_labels.device)
+    with statistics_of(model, public[0]) if run.test_statistics == "public" else held_statistics(model):
+        for _ in range(max(draws, 1)):
+            for x, y in zip(dataset.test_images.chunk(chunks), dataset.test_labels.chunk(chunks), strict=True):
+                correct += (model(preprocessing.testing(x)).argmax(1) == y).sum()
+                beat()
+    return 100.0 * correct.item() / (len(dataset.test_labels) * max(draws, 1))
+
+
+def set_noise(model: nn.Module, run: Run, noise: torch.Generator, *, silent: bool = False) -> None:
+    """Weight noise as the run says, drawn from ``noise``; none if ``silent``."""
+    set_weight_noise(
+        model,
+        0.0 if silent else run.weight_noise_std,
+        noise_on_bias=run.weight_noise_on == "weights_and_biases",
+        generator=noise,
+    )

@@ -1,0 +1,141 @@
+"""Checkpoints: a run that is interrupted anywhere ends as if it had not been; what does not fit is refused."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import make_run
+
+from lib import data
+from lib.store import Record
+from lib.train import CheckpointError, OutOfTime, checkpoint, train
+
+PRIVATE = {"optimizer": "sgd", "clip_norm": 1.0, "noise_multiplier": 1.0, "sampler": "poisson", "batch_size": 256}
+BATCHES = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
+RUNS = {
+    "weight noise of a step": {"weight_noise_std": 0.1, "lr_schedule": "linear", "norm": "batch"},
+    "weight noise of an epoch": {"weight_noise_std": 0.1, "weight_noise_draw": "epoch"},
+    "augmented": {"model": "lenet5_tanh", "augmentation": "crop", "batch_size": 256},
+    "noisy updates": {"method": "noisy_sgd", "optimizer": "sgd", "momentum": 0.9, "gradient_noise_std": 0.1},
+    "dpsgd": PRIVATE | {"method": "dpsgd", "momentum": 0.9, "noise_multiplier_decay": 0.9},
+    "si_dpsgd": PRIVATE | {"method": "si_dpsgd", "accountant": "rdp_2020"},
+    "noised statistics": PRIVATE
+    | {"method": "dpsgd", "model": "lenet5", "norm": "noised_batch_without_affine"}
+    | {"statistics_share": 0.2, "statistics_clip_norm": 3.0},
+    "public statistics": PRIVATE
+    | {"method": "dpsgd", "model": "lenet5", "norm": "public_batch_without_affine", "public_examples": 4},
+    "adaptive": PRIVATE
+    | BATCHES
+    | {"method": "adaptive_layerwise", "mini_set_size": 256, "public_examples": 50, "gradient_norm_examples": 10}
+    | {"fix_converged": "epoch", "clip_norm_decay": 0.9},
+}
+
+
+def without_env(record: Record) -> Record:
+    return {block: value for block, value in record.items() if block != "env"}
+
+
+def interrupted(run, path) -> tuple[Record, int]:
+    """The record of a run that is stopped after every single step, and how often it was."""
+    for stops in range(10_000):
+        try:
+            return train(run, deadline=0.0, checkpoint=path), stops
+        except OutOfTime:
+            assert path.exists()
+    raise AssertionError("never finished")
+
+
+@pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS)
+def test_a_run_stopped_after_every_step_ends_as_if_it_had_not_been(tmp_path, changes):
+    run = make_run(**changes)
+    record, stops = interrupted(run, tmp_path / "checkpoint")
+    assert stops == record["privacy"]["steps"] - 1
+    assert without_env(record) == without_env(train(run))
+
+
+def test_time_and_start_are_those_of_the_whole_run(tmp_path):
+    run, path = make_run(), tmp_path / "checkpoint"
+    begun = time.time()
+    record, _ = interrupted(run, path)
+    assert 0 < record["env"]["seconds"] <= time.time() - begun
+    assert train(run)["env"]["started"] >= record["env"]["started"]
+
+
+def test_checkpoints_are_written_at_intervals_alone(tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr(checkpoint.Checkpoint, "save", lambda self, training: saved.append(training.step))
+    train(make_run(), checkpoint=tmp_path / "checkpoint")
+    assert saved == []
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    train(make_run(), checkpoint=tmp_path / "checkpoint")
+    assert saved == [*range(1, 44)]
+
+
+@pytest.fixture
+def half_done(tmp_path):
+    """A run and its checkpoint after the first step."""
+    run, path = make_run(), tmp_path / "checkpoint"
+    with pytest.raises(OutOfTime):
+        train(run, deadline=0.0, checkpoint=path)
+    return run, path
+
+
+def test_a_checkpoint_of_another_run_or_version_is_refused_by_name(half_done, monkeypatch):
+    run, path = half_done
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=f"{path}: expected a checkpoint with run .*; got {run.id}; move it away"):
+        train(replace(run, seed=1), checkpoint=path)
+    for name, value in [("_code", lambda: "another"), ("torch.__version__", "0.1")]:
+        with monkeypatch.context() as patched:
+            patched.setattr(f"lib.train.checkpoint.{name}", value)
+            with pytest.raises(CheckpointError, match=f"expected a checkpoint with {name.strip('_').split('.')[0]} "):
+                train(run, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["truncated", "one byte", "empty", "no header"])
+def test_a_damaged_checkpoint_is_refused_by_name(half_done, damage, monkeypatch):
+    run, path = half_done
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    path.write_bytes(
+        {
+            "truncated": whole[:middle],
+            "one byte": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+            "empty": b"",
+            "no header": whole.partition(b"\n")[2],
+        }[damage]
+    )
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("unpickled"))
+    with pytest.raises(CheckpointError, match=f"{path}: expected a checkpoint with a whole file; got a damaged one"):
+        train(run, checkpoint=path)
+
+
+def test_other_data_are_refused(half_done, monkeypatch):
+    run, path = half_done
+    other = replace(data.load("digits"), sha256="0" * 64)
+    monkeypatch.setattr(data, "load", lambda *_, **__: other)
+    with pytest.raises(CheckpointError, match=r"expected digits with SHA-256 .*, on which the run began; got 0000"):
+        train(run, checkpoint=path)
+
+
+def test_a_full_disk_ends_no_training(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    run = make_run(epochs=1)
+    monkeypatch.setattr(checkpoint, "EVERY", 1e-9)
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.warns(UserWarning, match="not written, so a killed run starts again: .* No space left"):
+        record = train(run, checkpoint=tmp_path / "checkpoint")
+    assert list(tmp_path.iterdir()) == []
+    assert without_env(record) == without_env(train(run))
+
+
+def test_the_header_is_readable(half_done):
+    run, path = half_done
+    header = json.loads(path.read_bytes().partition(b"\n")[0])
+    assert header["run"] == run.id
+    assert header["device"] == "cpu"
