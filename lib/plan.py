@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lib import tables
 
-BACKENDS = ("loky", "sequential")
+BACKENDS = ("loky", "sequential", "dask")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,8 +15,9 @@ class Plan:
     tier       smoke | cpu | paper
     seeds      runs per cell, seeds 0 to seeds − 1
     minutes    time budget for training, or None
-    backend    of joblib: loky (worker processes) | sequential
-    n_jobs     workers; None is one per core on a CPU and one on a GPU
+    backend    of joblib: loky (worker processes) | sequential | dask
+    scheduler  the address of dask's scheduler, as tcp://host:8786; None starts a cluster on this machine
+    n_jobs     workers; None is one per GPU or, without any, per core
     =========  ============================================================================
 
     Raises ``ValueError`` naming what was expected and what came.
@@ -26,6 +27,7 @@ class Plan:
     seeds: int = 1
     minutes: float | None = None
     backend: str = "loky"
+    scheduler: str | None = None
     n_jobs: int | None = None
 
     def __post_init__(self) -> None:
@@ -34,6 +36,8 @@ class Plan:
         timed = type(self.minutes) in (int, float) and self.minutes >= 0
         self._check("minutes", "None or a number of at least 0", self.minutes is None or timed)
         self._check("backend", f"one of {', '.join(BACKENDS)}", self.backend in BACKENDS)
+        asked = self.scheduler is None or (isinstance(self.scheduler, str) and self.backend == "dask")
+        self._check("scheduler", "None, or an address for backend dask", asked)
         counted = type(self.n_jobs) is int and self.n_jobs >= 1
         self._check("n_jobs", "None or a whole number of at least 1", self.n_jobs is None or counted)
 

@@ -108,9 +108,13 @@ class Store:
         with tempfile.NamedTemporaryFile(
             "w", dir=path.parent, prefix=".", suffix=".part", delete=False, encoding="utf-8"
         ) as file:
-            json.dump(record, file, indent=1, ensure_ascii=False, allow_nan=False)
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                json.dump(record, file, indent=1, ensure_ascii=False, allow_nan=False)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                os.unlink(file.name)
+                raise
         os.chmod(file.name, 0o644)
         os.replace(file.name, path)
         self._paths[run.id] = path

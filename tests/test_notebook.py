@@ -50,7 +50,7 @@ def test_a_notebook_may_have_no_figure():
         ({"seeds": "5"}, "seeds: expected a whole number of at least 1; got '5'"),
         ({"run_missing": "yes"}, "run_missing: expected True or False; got 'yes'"),
         ({"minutes": -1}, "minutes: expected None or a number of at least 0; got -1"),
-        ({"backend": "threads"}, "backend: expected one of loky, sequential; got 'threads'"),
+        ({"backend": "threads"}, "backend: expected one of loky, sequential, dask; got 'threads'"),
         ({"n_jobs": 0}, "n_jobs: expected None or a whole number of at least 1; got 0"),
     ],
 )

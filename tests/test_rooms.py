@@ -18,6 +18,7 @@ WITHOUT_TORCH = {
     "tables": {"registry", "run"},
     "store": {"run"},
     "tuning": {"run", "store", "tables"},
+    "lease": set(),
     "report": {"tables", "store", "tuning"},
     "figures": {"accounting", "report", "store", "tables"},
     "claims": {"accounting", "registry", "report", "store", "tables"},
@@ -42,7 +43,7 @@ WITH_TORCH = {
         *("data", "environment", "generators", "layers", "methods", "models", "pca", "preprocessing", "run"),
         *("schedules", "store"),
     },
-    "sweep": {"data", "plan", "run", "store", "tables", "train", "tuning"},
+    "sweep": {"data", "lease", "plan", "run", "store", "tables", "train", "tuning"},
     "bench": {"environment", "generators", "grads", "layers", "methods", "models", "registry", "run", "store"},
 }
 RULES = WITHOUT_TORCH | WITH_TORCH

@@ -1,11 +1,6 @@
 """Sweeps: order, budget, failures, and nothing lost when one is killed."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from dataclasses import replace
 
@@ -14,6 +9,7 @@ from conftest import make_run
 
 from lib import data, sweep, tables
 from lib.store import Store, StoreError
+from lib.sweep import _work
 from lib.tables import Table
 
 
@@ -63,8 +59,8 @@ def test_a_wider_sweep_adds_only_what_is_missing(tmp_path):
 
 def test_every_cell_gets_its_first_seed_before_any_its_second(tmp_path, monkeypatch):
     order = []
-    train = sweep.train
-    monkeypatch.setattr(sweep, "train", lambda run, **how: order.append(run) or train(run, **how))
+    train = _work.train
+    monkeypatch.setattr(_work, "train", lambda run, **how: order.append(run) or train(run, **how))
     go(tmp_path, seeds=2)
     assert [run.validation_examples > 0 for run in order] == [True] * 8 + [False] * 8
     assert [run.seed for run in order[8:]] == [0] * 4 + [1] * 4
@@ -99,14 +95,14 @@ def test_a_damaged_record_stops_the_sweep_before_any_training(tmp_path, monkeypa
     go(tmp_path)
     victim = next(path for path in (tmp_path / "results" / "small").glob("*.json") if kind in path.read_text())
     victim.write_text(victim.read_text()[:100])
-    monkeypatch.setattr(sweep, "train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(_work, "train", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(StoreError, match=re.escape(str(victim))):
         go(tmp_path, seeds=2)
     assert len(victim.read_text()) == 100
 
 
 def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep, "train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(_work, "train", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(ValueError, match="unknown tier 'full'"):
         go(tmp_path, tier="full")
     with pytest.raises(ValueError, match="seeds: expected a whole number of at least 1; got 0"):
@@ -121,32 +117,3 @@ def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypat
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(StoreError, match="expected a folder that results can be written to"):
         go(tmp_path)
-
-
-def test_a_killed_sweep_resumes_to_the_same_records(tmp_path):
-    """kill -9 of the sweep and its workers after each of the first stored runs; then once to the end."""
-    program = textwrap.dedent(f"""
-        import sys; sys.path.insert(0, {str(os.path.dirname(__file__))!r})
-        from test_sweep import SMALL; from lib import sweep
-        if __name__ == "__main__":
-            print(sweep.run(SMALL, root={str(tmp_path / "results")!r}, n_jobs=2, progress=False))
-    """)
-    (tmp_path / "program.py").write_text(program)
-
-    def stored() -> int:
-        return len(list((tmp_path / "results").glob("*/*.json")))
-
-    for _ in range(2):
-        before = stored()
-        process = subprocess.Popen([sys.executable, tmp_path / "program.py"], start_new_session=True)
-        while stored() == before and process.poll() is None:
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert before < stored() < 12
-    before = stored()
-    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{12 - before} runs stored\n"
-    undisturbed = sweep.run(SMALL, root=tmp_path / "undisturbed", n_jobs=2, progress=False)
-    assert undisturbed.stored == 12
-    assert contents(tmp_path / "results") == contents(tmp_path / "undisturbed")

@@ -1,0 +1,121 @@
+"""Who is training a run: a file per run in a folder that all workers share, without locks.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> first = Lease.take(folder, "0123456789ab", silent=60)
+    >>> Lease.take(folder, "0123456789ab", silent=60) is None
+    True
+    >>> first.release()
+    >>> Lease.take(folder, "0123456789ab", silent=60) is None
+    False
+
+A lease is taken by creating a file that must not exist yet, which one of many wins, on network file systems too.  Its
+owner touches it while it makes progress.  The lease of an owner that is dead, or silent for too long, is not taken away
+but followed by the next one, with a higher number: so no two can take it over at once, and none is deleted that is
+somebody else's.  Should a silent owner wake up, a run is trained twice, and stored once (:mod:`lib.store`).
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOUCH = 1.0  # seconds between two touches at least
+
+
+@dataclass
+class Lease:
+    """The right to train the run ``run_id``, until it is released or its owner is silent for too long."""
+
+    path: Path
+    host: str | None  # None while the owner has not yet written who it is
+    pid: int | None
+    parent: int | None
+    _touched: float = field(default=0.0, repr=False)
+
+    @classmethod
+    def take(cls, folder: Path, run_id: str, *, silent: float) -> "Lease | None":
+        """The lease, or None if somebody has it who was heard of in the last ``silent`` seconds."""
+        folder.mkdir(parents=True, exist_ok=True)
+        latest = max((lease for lease in leases(folder) if lease.run_id == run_id), key=_number, default=None)
+        if latest is not None and not latest.dead and latest.age <= silent:
+            return None
+        path = folder / f"{run_id}.{0 if latest is None else _number(latest) + 1}.lease"
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                lease = cls(path, _here(), os.getpid(), os.getppid())
+                json.dump({"host": lease.host, "pid": lease.pid, "parent": lease.parent}, file)
+        except FileExistsError:
+            return None
+        return lease
+
+    @property
+    def run_id(self) -> str:
+        return self.path.name.partition(".")[0]
+
+    @property
+    def age(self) -> float:
+        """Seconds since the owner was last heard of; endless once the lease is released."""
+        try:
+            return time.time() - self.path.stat().st_mtime
+        except FileNotFoundError:
+            return float("inf")
+
+    @property
+    def dead(self) -> bool:
+        """Whether the owner is known not to live any more; on another machine nobody knows."""
+        if self.host != _here():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:  # it lives, and is somebody else's
+            return False
+        return _zombie(self.pid)
+
+    def beat(self) -> None:
+        """Say that there is progress."""
+        if time.monotonic() - self._touched > TOUCH:
+            self._touched = time.monotonic()
+            with suppress(FileNotFoundError):  # taken for dead, followed, and tidied away
+                os.utime(self.path)
+
+    def release(self) -> None:
+        """Give it back, and tidy up the dead ones before it."""
+        for lease in list(leases(self.path.parent)):
+            if lease.run_id == self.run_id and _number(lease) <= _number(self):
+                lease.path.unlink(missing_ok=True)
+
+
+def leases(folder: Path) -> Iterator[Lease]:
+    """All leases in ``folder``."""
+    for path in folder.glob("*.lease"):
+        try:
+            yield Lease(path, **json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            continue
+        except ValueError:  # not yet written
+            yield Lease(path, None, None, None)
+
+
+def _number(lease: Lease) -> int:
+    return int(lease.path.name.split(".")[1])
+
+
+def _here() -> str:
+    """This machine; of two containers with one name, this one, as process numbers are its own."""
+    space = Path("/proc/self/ns/pid")
+    return socket.gethostname() + (f" {os.readlink(space)}" if space.exists() else "")
+
+
+def _zombie(pid: int) -> bool:
+    """Whether the process is dead and only its parent has not noticed (Linux)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return False

@@ -1,0 +1,128 @@
+"""Many runs → stored.
+
+    python -m lib.sweep mnist_noise --tier cpu --seeds 5 --minutes 30
+
+First the tuning runs of every cell, then seed 0 of every cell, then seed 1, …: each claim gets its first answer
+before any gets its spread.  A run is stored by its worker the moment it is finished; until then it has a checkpoint and
+a :class:`~lib.lease.Lease` in the folder's ``.running``.  So a killed sweep goes on where it was, several sweeps can
+fill one folder, on one machine or many, and a worker that dies or hangs is replaced.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from lib import data, tuning
+from lib.plan import Plan
+from lib.run import Run
+from lib.store import Store, folder
+from lib.sweep._pool import WorkerDied, outcomes, watched, workers
+from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, work
+from lib.tables import Table
+
+SILENT = 600.0  # seconds without a step after which a worker is given up
+POLL = 1.0  # seconds between two looks for what other sweeps have finished
+BARREN = 3  # times in a row that workers die without having finished one run
+
+
+class SweepError(Exception):
+    """Some runs failed; the message names each.  All others were stored."""
+
+
+Stage = Callable[[Table, Plan, Store], Iterator[Run]]
+
+
+@dataclass
+class Sweep:
+    """What :func:`run` did."""
+
+    stored: int = 0
+    unfinished: int = 0
+    failed: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        left = f", {self.unfinished} left for the next sweep" if self.unfinished else ""
+        return f"{self.stored} runs stored{left}"
+
+
+def run(
+    table: Table, *, root: Path | str | None = None, progress: bool = True, silent: float = SILENT, **plan: Any
+) -> Sweep:
+    """Train every missing run of ``table`` and store it, under ``root`` or where records of the tier live.
+
+    ``plan``: the fields of :class:`~lib.plan.Plan` (tier, seeds, minutes, backend, scheduler, n_jobs).  When
+    ``minutes`` are over no run starts, and those in hand leave checkpoints.  A worker that does no step in ``silent``
+    seconds is given up, and its run taken over.  Raises ``ValueError``, ``StoreError`` or ``DataError`` before any
+    training if the plan is not one, results cannot be written or read, or data are missing; and ``SweepError`` at the
+    end if runs failed.
+    """
+    plan = Plan(**plan)
+    root = Path(root if root is not None else folder(plan.tier))
+    store = Store(root, read_only=False)
+    deadline = time.time() + 60 * plan.minutes if plan.minutes is not None else None
+    n_jobs = plan.n_jobs or torch.cuda.device_count() or os.cpu_count() or 1
+    threads = max(1, (os.cpu_count() or 1) // n_jobs)
+    stages = (_tuning_runs, _cell_runs)
+    for stage in stages:
+        for asked in stage(table, plan, store):
+            store.get(asked)  # a damaged record is refused here, before anything is trained
+    for name in {asked.dataset for stage in stages for asked in stage(table, plan, store) if asked not in store}:
+        data.load(name)  # a data error is raised here, once, rather than by every worker
+
+    def missing(stage: Stage) -> list[Run]:
+        store = Store(root)  # as it is by now
+        return list({asked.id: asked for asked in stage(table, plan, store) if asked not in store}.values())
+
+    call = partial(work, table=table.name, root=root, deadline=deadline, threads=threads, silent=silent)
+    result = Sweep()
+    with workers(plan, n_jobs), watched(root / RUNNING, silent=silent):
+        for stage in stages:
+            with tqdm(desc=table.name, total=len(missing(stage)), unit="run", disable=not progress) as bar:
+                _complete(partial(missing, stage), call, result, bar)
+    if result.failed:
+        raise SweepError(f"{len(result.failed)} runs failed, all others are stored:\n" + "\n".join(result.failed))
+    result.unfinished = tuning.stored_and_missing(table, plan.tier, plan.seeds, Store(root))[1]
+    return result
+
+
+def _tuning_runs(table: Table, plan: Plan, store: Store) -> Iterator[Run]:
+    return (run for row, column in table.cells for run in tuning.runs(table, row, column, plan.tier))
+
+
+def _cell_runs(table: Table, plan: Plan, store: Store) -> Iterator[Run]:
+    """Seed 0 of every cell first; a cell whose tuning is not complete is left out."""
+    cells = ((*cell, seed) for seed in range(plan.seeds) for cell in table.cells)
+    runs = (tuning.cell_run(table, *cell, plan.tier, store) for cell in cells)
+    return (run for run in runs if run is not None)
+
+
+def _complete(
+    missing: Callable[[], list[Run]], call: Callable[[Run], tuple[Run, str]], result: Sweep, bar: tqdm
+) -> None:
+    """Train what is missing until it is all stored, by this sweep or another, or has failed, or time is up."""
+    given_up, barren, elsewhere = set(), 0, True
+    while elsewhere and barren < BARREN:
+        stored, elsewhere = result.stored, False
+        try:
+            for run, outcome in outcomes(call, [run for run in missing() if run.id not in given_up]):
+                if outcome == STORED:
+                    result.stored += 1
+                    bar.update()
+                elif outcome == ELSEWHERE:
+                    elsewhere = True
+                elif outcome != UNFINISHED:
+                    result.failed.append(outcome)
+                    given_up.add(run.id)
+        except WorkerDied as error:  # what it had in hand is missing still
+            elsewhere, barren = True, 0 if result.stored > stored else barren + 1
+            if barren == BARREN:
+                result.failed.append(f"{BARREN} times in a row workers died before one run was finished: {error}")
+        if elsewhere:
+            time.sleep(POLL)

@@ -1,0 +1,55 @@
+"""A worker's share of a sweep: one run."""
+
+import multiprocessing
+import time
+from pathlib import Path
+
+import torch
+
+from lib.lease import Lease
+from lib.run import Run
+from lib.store import Store
+from lib.train import OutOfTime, train
+
+RUNNING = ".running"  # the folder of leases and checkpoints, beside the results
+STORED, ELSEWHERE, UNFINISHED = "stored", "elsewhere", "unfinished"
+
+
+def work(run: Run, *, table: str, root: Path, deadline: float | None, threads: int, silent: float) -> tuple[Run, str]:
+    """Train ``run`` and store it, unless somebody else does or did: one of the words above, or what went wrong.
+
+    The error is returned, not raised: a raised one would end the whole sweep.
+    """
+    if deadline is not None and time.time() > deadline:
+        return run, UNFINISHED
+    torch.set_num_threads(threads)
+    running = root / RUNNING
+    try:
+        lease = Lease.take(running, run.id, silent=silent)
+        if lease is None:
+            return run, ELSEWHERE
+        try:
+            return run, _train(run, table, Store(root), deadline, lease, running / f"{run.id}.checkpoint")
+        finally:
+            lease.release()
+    except Exception as error:
+        return run, f"{run.words}-{run.id}: {type(error).__name__}: {error}"
+
+
+def _train(run: Run, table: str, store: Store, deadline: float | None, lease: Lease, checkpoint: Path) -> str:
+    if run in store:  # since this sweep's last look
+        return ELSEWHERE
+    try:
+        record = train(run, device=_device(), deadline=deadline, checkpoint=checkpoint, beat=lease.beat)
+    except OutOfTime:
+        return UNFINISHED
+    store.write(table, record)
+    checkpoint.unlink(missing_ok=True)
+    return STORED
+
+
+def _device() -> torch.device | None:
+    """Each worker has a GPU of its own where there are several: its number is in its name, as in LokyProcess-3."""
+    count = torch.cuda.device_count()
+    number = multiprocessing.current_process().name.rpartition("-")[2]
+    return torch.device("cuda", int(number) % count) if count > 1 and number.isdigit() else None

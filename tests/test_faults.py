@@ -1,0 +1,144 @@
+"""Whatever happens to a sweep, in the end every record is there once, valid, as an undisturbed sweep's."""
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from test_sweep import SMALL, contents
+
+from lib import sweep
+from lib.lease import leases
+from lib.sweep import RUNNING
+
+ALL = 12  # runs of SMALL
+PROGRAM = textwrap.dedent(f"""
+    import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+    from test_sweep import SMALL
+    from lib import sweep
+    from lib.train import checkpoint
+    if __name__ == "__main__":
+        checkpoint.EVERY = 0.0
+        root, backend, silent = sys.argv[1:]
+        print(sweep.run(SMALL, root=root, backend=backend, silent=float(silent), n_jobs=2, progress=False))
+""")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """What an undisturbed sweep stores."""
+    root = tmp_path_factory.mktemp("undisturbed")
+    assert sweep.run(SMALL, root=root, backend="sequential", n_jobs=2, progress=False).stored == ALL
+    return contents(root)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """``start(backend)`` → a sweep of ``tmp_path/results`` in a process group of its own."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    def start(backend: str, *, silent: float = 60.0, **how) -> subprocess.Popen:
+        command = [sys.executable, tmp_path / "program.py", tmp_path / "results", backend, str(silent)]
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True} | how
+        return subprocess.Popen(command, **how)
+
+    return start
+
+
+def stored(process: subprocess.Popen) -> int:
+    """How many runs the sweep says that it stored."""
+    said, complained = process.communicate()
+    assert process.returncode == 0, complained
+    return int(said.split()[0])
+
+
+def nothing_is_left_over(root: Path) -> bool:
+    return not [path for path in root.rglob("*") if path.is_file() and path.suffix != ".json"]
+
+
+def wait_for(there):
+    """What ``there`` finds, as soon as it finds something."""
+    deadline = time.monotonic() + 60
+    while not (found := there()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def test_a_killed_sweep_goes_on_where_it_was(start, tmp_path, undisturbed):
+    root = tmp_path / "results"
+    process = start("loky")
+    wait_for(lambda: list(root.glob("*/*.json")))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = len(contents(root))
+    assert 0 < before < ALL
+    assert stored(start("loky")) == ALL - before
+    assert contents(root) == undisturbed
+    assert nothing_is_left_over(root)
+
+
+@pytest.mark.slow
+def test_two_sweeps_share_a_folder_and_do_nothing_twice(start, tmp_path, undisturbed):
+    both = [start("sequential") for _ in range(2)]
+    shares = [stored(process) for process in both]
+    assert sum(shares) == ALL
+    assert all(shares)
+    assert contents(tmp_path / "results") == undisturbed
+    assert nothing_is_left_over(tmp_path / "results")
+
+
+@pytest.mark.slow
+def test_a_full_disk_fails_what_it_hits_and_leaves_no_halves(start, tmp_path, undisturbed):
+    """Files of more than 1,000 bytes are refused, as a full disk would refuse them."""
+    small = start("sequential", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
+    _, complained = small.communicate()
+    assert small.returncode == 1
+    assert "8 runs failed, all others are stored" in complained
+    assert "File too large" in complained
+    assert contents(tmp_path / "results") == {}
+    assert nothing_is_left_over(tmp_path / "results")
+    assert stored(start("sequential")) == ALL
+    assert contents(tmp_path / "results") == undisturbed
+
+
+@pytest.mark.slow
+def test_a_worker_that_never_answers_is_replaced(start, tmp_path, undisturbed):
+    process = start("loky", silent=20.0)
+    lease = wait_for(lambda: list(leases(tmp_path / "results" / RUNNING)))[0]
+    os.kill(lease.pid, signal.SIGSTOP)
+    assert stored(process) == ALL
+    assert contents(tmp_path / "results") == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "sweep", "sweep that writes checkpoints all the time"])
+def test_20_kills_at_random_moments(start, tmp_path, undisturbed, victim):
+    root, moments, kills = tmp_path / "results", random.Random(victim), 0
+    backend = "sequential" if "checkpoints" in victim else "loky"
+    while kills < 20:
+        process = start(backend)
+        while process.poll() is None and kills < 20:
+            time.sleep(moments.uniform(0.0, 8.0))
+            held = [lease for lease in leases(root / RUNNING) if not lease.dead and lease.parent == process.pid]
+            if victim != "worker":
+                os.killpg(process.pid, signal.SIGKILL)
+            elif held:
+                os.kill(held[0].pid, signal.SIGKILL)
+            kills += victim != "worker" or bool(held)
+            if victim != "worker":
+                process.communicate()
+        process.communicate()
+        if len(contents(root)) == ALL:  # all done before the last kill: begin anew
+            assert contents(root) == undisturbed
+            for path in root.glob("*/*.json"):
+                path.unlink()
+    stored(start(backend))
+    assert contents(root) == undisturbed
+    assert nothing_is_left_over(root)

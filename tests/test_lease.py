@@ -1,0 +1,86 @@
+"""Leases: one owner at a time, and none for ever."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from lib.lease import Lease, leases
+
+RUN = "0123456789ab"
+
+
+def take(folder, *, silent=60.0):
+    return Lease.take(folder, RUN, silent=silent)
+
+
+def rewrite(lease, **owner):
+    """The lease as if somebody else had it."""
+    lease.path.write_text(json.dumps({"host": lease.host, "pid": lease.pid, "parent": lease.parent} | owner))
+
+
+def dead_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def aged(lease, seconds):
+    then = lease.path.stat().st_mtime - seconds
+    os.utime(lease.path, (then, then))
+
+
+def test_one_of_many_gets_it_and_the_next_when_it_is_released(tmp_path):
+    with ThreadPoolExecutor(16) as pool:
+        taken = [lease for lease in pool.map(lambda _: take(tmp_path), range(64)) if lease]
+    assert len(taken) == 1
+    assert take(tmp_path) is None
+    assert Lease.take(tmp_path, "another run.", silent=60.0) is not None
+    taken[0].release()
+    assert take(tmp_path) is not None
+
+
+@pytest.mark.parametrize("many", [1, 16])
+def test_a_dead_owners_lease_is_followed_at_once_and_by_one_alone(tmp_path, many):
+    first = take(tmp_path)
+    rewrite(first, pid=dead_process())
+    with ThreadPoolExecutor(many) as pool:
+        taken = [lease for lease in pool.map(lambda _: take(tmp_path), range(many)) if lease]
+    assert [lease.path.name for lease in taken] == [f"{RUN}.1.lease"]
+    taken[0].release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_silent_owners_lease_is_followed_and_one_that_beats_is_not(tmp_path):
+    first = take(tmp_path)
+    aged(first, 50)
+    assert take(tmp_path) is None
+    aged(first, 50)
+    first.beat()
+    assert first.age < 5
+    aged(first, 100)
+    second = take(tmp_path)
+    assert second.path.name == f"{RUN}.1.lease"
+    first.release()  # it wakes up and is done: what follows it is not its own
+    assert [lease.path for lease in leases(tmp_path)] == [second.path]
+    second.release()
+    second.beat()
+
+
+def test_nothing_is_known_of_processes_elsewhere(tmp_path):
+    first = take(tmp_path)
+    rewrite(first, pid=dead_process(), host="elsewhere")
+    assert take(tmp_path) is None
+    aged(first, 100)
+    assert take(tmp_path) is not None
+
+
+def test_an_owner_that_has_not_yet_said_who_it_is_has_its_time(tmp_path):
+    first = take(tmp_path)
+    first.path.write_text("")
+    assert take(tmp_path) is None
+    aged(first, 100)
+    assert take(tmp_path) is not None
