@@ -8,7 +8,9 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_sweep import SMALL, contents
@@ -62,7 +64,7 @@ def nothing_is_left_over(root: Path) -> bool:
     return not [path for path in root.rglob("*") if path.is_file() and path.suffix != ".json"]
 
 
-def wait_for(there):
+def wait_for(there: Callable[[], Any]) -> Any:
     """What ``there`` finds, as soon as it finds something."""
     deadline = time.monotonic() + 60
     while not (found := there()):

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,21 @@ class WorkerDied(Exception):
 @contextmanager
 def workers(plan: Plan, n_jobs: int) -> Iterator[None]:
     """Inside, joblib's workers are those of the plan's backend."""
-    with (
-        _cluster(plan, n_jobs) if plan.backend == "dask" else nullcontext(),
-        parallel_config(plan.backend, n_jobs=n_jobs),
-    ):
+    with _cluster(plan, n_jobs), parallel_config(plan.backend, n_jobs=n_jobs):
         yield
 
 
-def _cluster(plan: Plan, n_jobs: int) -> Any:
-    """A dask cluster's client: of the one at ``plan.scheduler``, or of as many processes on this machine."""
-    from distributed import Client, LocalCluster
-
+def _cluster(plan: Plan, n_jobs: int) -> AbstractContextManager[Any]:
+    """For dask, a client of the cluster at ``plan.scheduler`` or of ``n_jobs`` processes here, which end with it."""
+    if plan.backend != "dask":
+        return nullcontext()
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ValueError("backend: expected dask to be installed; try pip install 'dask[distributed]'") from error
     if plan.scheduler is not None:
         return Client(plan.scheduler)
-    return Client(LocalCluster(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None))
+    return Client(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None)
 
 
 def outcomes(function: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[Any]:
