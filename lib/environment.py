@@ -13,7 +13,9 @@ import torch
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-def describe(device: torch.device, *, started: datetime, seconds: float, data_sha256: str) -> dict[str, Any]:
+def describe(
+    device: torch.device, *, started: datetime, seconds: float, data: str = "", data_sha256: str = ""
+) -> dict[str, Any]:
     """The ``env`` block of a record; peak memory in MiB, of the GPU or, on the CPU, of the whole process."""
     commit, dirty = _version()
     return {
@@ -25,6 +27,7 @@ def describe(device: torch.device, *, started: datetime, seconds: float, data_sh
         "seconds": round(seconds, 1),
         "peak_memory_mib": round(_peak_memory(device) / 2**20),
         "started": started.isoformat(timespec="seconds"),
+        "data": data,
         "data_sha256": data_sha256,
         "flags": {"threads": torch.get_num_threads(), "tf32": torch.backends.cuda.matmul.allow_tf32},
     }

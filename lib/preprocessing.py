@@ -35,12 +35,19 @@ class Preprocessing:
     scale           unit: pixels in [0, 1] | standardised: less the data set's mean, over its standard deviation
     ==============  ====================================================================================================
 
-    Where training crops, smaller test images are padded to the same size, evenly and before they are scaled.
+    Where training crops, smaller test images are padded to the same size, evenly and before they are scaled.  Texts,
+    word indices (B, T), become vectors (B, T, D), and nothing else is done to them; ``ValueError`` if more is asked.
     """
 
     dataset: str
     augmentation: str
     scale: str
+    vectors: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        for name, expected in (("augmentation", "none"), ("scale", "unit")):
+            if self.vectors is not None and getattr(self, name) != expected:
+                raise ValueError(f"{name}: expected {expected!r} for texts; got {getattr(self, name)!r}")
 
     @property
     def crop(self) -> tuple[int, int]:
@@ -76,6 +83,8 @@ class Preprocessing:
         return padded.permute(0, 2, 3, 1)[each, rows.unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)
 
     def _scaled(self, images: Tensor) -> Tensor:
+        if self.vectors is not None:
+            return F.embedding(images, self.vectors)
         values = as_input(images)
         if self.scale == "unit":
             return values

@@ -28,21 +28,21 @@ def offline(cache: str) -> dict:
 
 def test_digits_fit_the_mnist_models():
     digits = data.load("digits")
-    assert digits.train_images.shape == (1437, 1, 28, 28)
-    assert digits.test_images.shape == (360, 1, 28, 28)
-    assert digits.train_images.dtype == torch.uint8
+    assert digits.train_inputs.shape == (1437, 1, 28, 28)
+    assert digits.test_inputs.shape == (360, 1, 28, 28)
+    assert digits.train_inputs.dtype == torch.uint8
     assert digits.train_labels.dtype == torch.int64
     assert digits.classes == 10
-    assert digits.train_images.max() == 255
-    assert int(digits.train_images[:, :, :2].max()) == 0
+    assert digits.train_inputs.max() == 255
+    assert int(digits.train_inputs[:, :, :2].max()) == 0
 
 
 def test_a_file_in_the_folder_is_read(folder):
     np.savez(folder / "mnist.npz", **ARRAYS)
     mnist = data.load("mnist")
-    assert mnist.train_images.shape == (6, 1, 28, 28)
+    assert mnist.train_inputs.shape == (6, 1, 28, 28)
     assert mnist.train_labels.tolist() == [0, 1, 2, 0, 1, 2]
-    assert mnist.train_images[1, 0, 0, 0] == ARRAYS["train_images"][1, 0, 0]
+    assert mnist.train_inputs[1, 0, 0, 0] == ARRAYS["train_images"][1, 0, 0]
     assert len(mnist.sha256) == 64
 
 
@@ -58,7 +58,7 @@ def test_a_changed_file_is_read_again_and_has_another_hash(folder):
 def test_kmnist_may_have_its_test_images_only(folder):
     np.savez(folder / "kmnist.npz", test_images=ARRAYS["test_images"], test_labels=ARRAYS["test_labels"])
     assert len(data.load("kmnist").train_labels) == 0
-    assert data.load("kmnist").test_images.shape == (3, 1, 28, 28)
+    assert data.load("kmnist").test_inputs.shape == (3, 1, 28, 28)
 
 
 def test_a_missing_file_is_downloaded_once_and_kept(folder, monkeypatch):
@@ -101,7 +101,8 @@ def test_a_damaged_file_is_refused(folder, damage, message):
 
 def test_an_unknown_data_set_is_refused():
     with pytest.raises(
-        DataError, match="unknown data set 'minst'; expected one of digits, digits_rgb, cifar10, kmnist, mnist"
+        DataError,
+        match="unknown data set 'minst'; expected one of digits, digits_rgb, topics, ag_news, cifar10, kmnist, mnist",
     ):
         data.load("minst")
 
@@ -110,8 +111,8 @@ def test_held_out_examples_replace_the_test_set():
     digits = data.load("digits")
     tuning = digits.hold_out(297, generator(0, "validation split"))
     assert (len(tuning.train_labels), len(tuning.test_labels)) == (1140, 297)
-    both = torch.cat([tuning.train_images, tuning.test_images]).flatten(1)
-    everything = digits.train_images.flatten(1)
+    both = torch.cat([tuning.train_inputs, tuning.test_inputs]).flatten(1)
+    everything = digits.train_inputs.flatten(1)
     assert sorted(map(bytes, both.numpy())) == sorted(map(bytes, everything.numpy()))
     with pytest.raises(ValueError, match="validation_examples: expected 1 to 1436 of digits's training set; got 1437"):
         digits.hold_out(1437, generator(0, "validation split"))
@@ -121,19 +122,78 @@ def test_public_examples_are_taken_out_of_the_training_set():
     digits = data.load("digits")
     rest, (images, labels) = digits.without("public_examples", 100, generator(0, "public split"))
     assert (len(rest.train_labels), len(labels)) == (1337, 100)
-    both = torch.cat([rest.train_images, images]).flatten(1)
-    assert sorted(map(bytes, both.numpy())) == sorted(map(bytes, digits.train_images.flatten(1).numpy()))
-    assert torch.equal(rest.test_images, digits.test_images)
+    both = torch.cat([rest.train_inputs, images]).flatten(1)
+    assert sorted(map(bytes, both.numpy())) == sorted(map(bytes, digits.train_inputs.flatten(1).numpy()))
+    assert torch.equal(rest.test_inputs, digits.test_inputs)
     with pytest.raises(ValueError, match="public_examples: expected 1 to 1436 of digits's training set; got 1437"):
         digits.without("public_examples", 1437, generator(0, "public split"))
 
 
 def test_coloured_digits_are_the_digits_in_three_channels():
     grey, coloured = data.load("digits"), data.load("digits_rgb")
-    assert coloured.train_images.shape == (1437, 3, 8, 8)
-    assert torch.equal(coloured.train_images[:, 1], grey.train_images[:, 0, 2:26:3, 2:26:3])
+    assert coloured.train_inputs.shape == (1437, 3, 8, 8)
+    assert torch.equal(coloured.train_inputs[:, 1], grey.train_inputs[:, 0, 2:26:3, 2:26:3])
     assert coloured.sha256 != grey.sha256
 
 
 def test_inputs_are_between_0_and_1():
     assert data.as_input(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist() == pytest.approx([0, 0.2, 1])
+
+
+WORDS = {
+    "words": np.frombuffer(b"the\ncat\nsat\n.", np.uint8),
+    "vectors": np.array([[1, 0], [0, 1], [1, 1], [2, 2]], np.float32),
+}
+TEXTS = {
+    "train_text": np.frombuffer(b"The cat sat.\nA dog!", np.uint8),
+    "train_labels": np.array([0, 1], np.uint8),
+    "test_text": np.frombuffer(("cat " * 30).encode(), np.uint8),
+    "test_labels": np.array([3], np.uint8),
+}
+
+
+def test_texts_are_the_indices_of_their_first_20_words(folder):
+    np.savez(folder / "ag_news.npz", **TEXTS)
+    np.savez(folder / "glove.npz", **WORDS)
+    news = data.load("ag_news")
+    assert news.train_inputs.shape == (2, 20)
+    assert news.train_inputs[0].tolist() == [2, 3, 4, 5] + [0] * 16
+    assert news.train_inputs[1].tolist() == [1, 1, 1] + [0] * 17  # "a", "dog", "!" have no vectors
+    assert news.test_inputs[0].tolist() == [3] * 20
+    assert news.vectors[2:].tolist() == WORDS["vectors"].tolist()
+    assert news.vectors[0].tolist() == [0, 0]
+    assert news.vectors[1].tolist() == [1, 1]  # the mean
+    assert news.size == "2 training examples, 6 word vectors of 2 dimensions"
+    before = news.sha256
+    np.savez(folder / "glove.npz", **WORDS | {"vectors": 2 * WORDS["vectors"]})
+    assert data.load("ag_news").sha256 != before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_labels": np.array([0], np.uint8)}, "ag_news: expected one label for each of 2 train texts"),
+        ({"vectors": WORDS["vectors"][:3]}, "ag_news: expected one vector for each of 4 words; got vectors"),
+    ],
+)
+def test_texts_that_do_not_fit_are_refused(folder, changes, message):
+    arrays = TEXTS | WORDS | changes
+    np.savez(folder / "ag_news.npz", **{name: arrays[name] for name in TEXTS})
+    np.savez(folder / "glove.npz", **{name: arrays[name] for name in WORDS})
+    with pytest.raises(DataError, match=message):
+        data.load("ag_news")
+
+
+def test_a_text_set_needs_its_word_vectors(folder, monkeypatch):
+    np.savez(folder / "ag_news.npz", **TEXTS)
+    monkeypatch.setitem(data.DOWNLOADS, "glove", offline)
+    with pytest.raises(DataError, match=r"glove.npz: no such file, and the download of glove failed"):
+        data.load("ag_news")
+
+
+def test_the_made_up_texts_can_be_told_apart():
+    topics = data.load("topics")
+    assert topics.classes == 4
+    own = [set(topics.train_inputs[topics.train_labels == k].unique().tolist()) for k in range(4)]
+    shared = set.intersection(*own)
+    assert all(len(words - shared) == 12 for words in own)

@@ -114,7 +114,7 @@ def test_lstm_cells_whose_layers_are_called_at_every_step(bidirectional, noise, 
     check(model, torch.randn(4, steps, 3), classes(4))
 
 
-IMAGES = {"convnet": (3, 32, 32), "lenet5_tanh": (1, 32, 32), "resnet18_narrow": (3, 32, 32)}
+INPUTS = {"convnet": (3, 32, 32), "lenet5_tanh": (1, 32, 32), "resnet18_narrow": (3, 32, 32), "bilstm": (5, 7)}
 
 
 @pytest.mark.parametrize("name", [name for name in registry.names("models") if name != "resnet18"])  # it is narrow's
@@ -122,14 +122,17 @@ IMAGES = {"convnet": (3, 32, 32), "lenet5_tanh": (1, 32, 32), "resnet18_narrow":
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_every_model(name, norm, noise):
     torch.manual_seed(0)
-    model = models.build(name, norm=norm)
+    model = models.build(name, norm=norm, features=7 if name == "bilstm" else None)
     set_weight_noise(model, noise)
-    check(model, torch.rand(6, *IMAGES.get(name, (1, 28, 28))), classes(6), microbatch_size=4)
+    x = torch.rand(6, *INPUTS.get(name, (1, 28, 28)))
+    if name == "bilstm":
+        x[1, 3:] = 0.0  # padding
+    check(model, x, classes(6), microbatch_size=4)
 
 
 @pytest.mark.parametrize(("name", "norm"), [("convnet", "instance"), ("convnet", "batch"), ("lenet5", "batch")])
 def test_batch_norm_of_a_batch_of_one_and_with_fixed_statistics(name, norm):
-    model, x = models.build(name, norm=norm), torch.rand(6, *IMAGES.get(name, (1, 28, 28)))
+    model, x = models.build(name, norm=norm), torch.rand(6, *INPUTS.get(name, (1, 28, 28)))
     model(torch.rand(20, *x.shape[1:]))  # running averages that are not 0 and 1
     check(model.eval(), x, classes(6), microbatch_size=4)
 

@@ -134,13 +134,45 @@ def test_lstm_without_noise_is_its_twin(batch, steps, features, hidden, both):
     torch.testing.assert_close(layer.hidden[0].weight.grad, twin.weight_hh_l0.grad)
 
 
-def test_lstm_noise_is_drawn_at_every_step_unless_it_is_held():
+@given(steps=st.integers(1, 6), features=sizes, hidden=sizes, both=st.booleans(), data=st.data())
+@settings(deadline=None, max_examples=20, derandomize=True)
+def test_lstm_does_not_see_the_padding(steps, features, hidden, both, data):
+    lengths = torch.tensor(data.draw(st.lists(st.integers(1, steps), min_size=1, max_size=4)))
+    twin = nn.LSTM(features, hidden, batch_first=True, bidirectional=both).double()
+    layer = NoisyLSTM(features, hidden, bidirectional=both).double()
+    layer.load_torch(twin)
+    x = torch.randn(len(lengths), steps, features, dtype=torch.float64)
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    output, (last, _) = twin(packed)
+    output, _ = nn.utils.rnn.pad_packed_sequence(output, batch_first=True)
+    ours = layer(x, lengths)
+    for row, length in enumerate(lengths):
+        torch.testing.assert_close(ours[row, :length], output[row, :length])
+    torch.testing.assert_close(ours[:, -1, :hidden], last[0])
+    if both:
+        torch.testing.assert_close(ours[:, 0, hidden:], last[1])
+
+
+def test_lstm_is_normalised_after_both_maps():
+    layer = NoisyLSTM(3, 4, bidirectional=True, norm=nn.LayerNorm)
+    assert [m.normalized_shape for m in layer.modules() if isinstance(m, nn.LayerNorm)] == [(16,)] * 4
+    x = torch.randn(2, 5, 3)
+    before = layer(x)
+    for linear in noisy_layers(layer):
+        linear.weight.data *= 3.0
+        linear.bias.data *= 3.0
+    torch.testing.assert_close(layer(x), before, rtol=1e-3, atol=1e-3)  # up to ε in the denominator
+
+
+@pytest.mark.parametrize(("every_time_step", "draws"), [(False, 1), (True, 7)])
+def test_lstm_noise_is_drawn_once_for_all_time_steps_or_at_each(every_time_step, draws):
     torch.manual_seed(0)
-    layer, drawn = NoisyLSTM(3, 4, noise_std=0.1), []
+    layer, drawn = NoisyLSTM(3, 4, noise_std=0.1, noise_every_time_step=every_time_step), []
     original = layer.hidden[0]._draw
     layer.hidden[0]._draw = lambda: drawn.append(None) or original()
     layer(torch.ones(2, 7, 3))
-    assert len(drawn) == 7
+    assert len(drawn) == draws
     with held_noise(layer):
         assert torch.equal(layer(torch.ones(2, 7, 3)), layer(torch.ones(2, 7, 3)))
-    assert len(drawn) == 8
+    assert len(drawn) == draws + 1
+    assert not torch.equal(layer(torch.ones(2, 7, 3)), layer(torch.ones(2, 7, 3)))

@@ -11,6 +11,7 @@ from lib.layers import NoisyConv2d, NoisyLinear
 
 STAGES = [*[1] * 5, *[2] * 5, *[4] * 5, *[8] * 5]  # of ResNet-18: the projection is the third convolution of a stage
 WIDTHS = {
+    "bilstm": [128, 128, 128, 128, 10],
     "lenet5": [6, 16, 120, 84, 10],
     "lenet_300_100": [300, 100, 10],
     "pca_1000": [1000, 10],
@@ -22,7 +23,9 @@ WIDTHS = {
 }
 PARAMETERS = {"lenet5": 61_706, "lenet_300_100": 266_610, "pca_1000": 71_010, "tf_privacy": 26_010}
 PARAMETERS |= {"convnet": 131_466, "lenet5_tanh": 61_706, "resnet18": 11_164_362, "resnet18_narrow": 699_066}
+PARAMETERS |= {"bilstm": 34_954}
 NAMES = ["lenet5", "lenet_300_100", "pca_1000", "tf_privacy"]  # v1's and v2's: a norm layer after every trainable one
+FEATURES = {"bilstm": 100}  # of texts: GloVe's 100 dimensions
 LAYERS = {"convnet": (10, 18), "lenet5_tanh": (10, 16), "resnet18": (22, 62)}  # bc's: tensors, without and with BN
 IMAGES = {"convnet": (3, 32, 32), "lenet5_tanh": (1, 32, 32), "resnet18": (3, 32, 32), "resnet18_narrow": (3, 32, 32)}
 
@@ -34,7 +37,7 @@ def trainable_maps(model: nn.Module) -> list[nn.Module]:
 @pytest.mark.parametrize("name", registry.names("models"))
 def test_architectures_are_the_papers(name):
     with torch.device("meta"):
-        model = models.build(name)
+        model = models.build(name, features=FEATURES.get(name))
     assert [len(layer.weight) for layer in trainable_maps(model)] == WIDTHS[name]
     assert sum(p.numel() for p in model.parameters()) == PARAMETERS[name]
 
@@ -148,3 +151,30 @@ def test_an_unknown_norm_is_refused():
         ValueError, match=r"norm: expected one of none, batch, layer, layer_without_affine, instance, .*; got 'group'"
     ):
         models.build("lenet5", norm="group")
+
+
+@pytest.mark.parametrize("norm", ["none", "layer", "layer_without_affine"])
+def test_texts_become_logits_that_do_not_see_the_padding(norm):
+    model = models.build("bilstm", norm=norm, classes=4, features=6)
+    x = torch.randn(3, 9, 6)
+    x[1, 5:] = 0.0
+    logits = model(x)
+    assert logits.shape == (3, 4)
+    torch.testing.assert_close(logits[1:2], model(x[1:2, :5]))
+    assert model(torch.zeros(2, 9, 6)).isfinite().all()  # an empty text
+    norms = {"none": 0, "layer": 5, "layer_without_affine": 4}
+    assert sum(isinstance(layer, nn.LayerNorm) for layer in model.modules()) == norms[norm]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("bilstm", {}, "model: expected one of images for these data; got 'bilstm'"),
+        ("lenet5", {"features": 50}, "model: expected one of texts for these data; got 'lenet5'"),
+        ("bilstm", {"features": 50, "norm": "batch"}, "norm: expected one of none, layer, layer_without_affine"),
+        ("bilstm", {"features": 50, "activation": "tanh"}, "activation: expected 'relu' for model 'bilstm'"),
+    ],
+)
+def test_a_model_takes_what_it_is_made_for(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        models.build(name, **settings)

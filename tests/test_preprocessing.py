@@ -57,7 +57,7 @@ def test_test_images_have_the_size_of_the_crops():
 
 @pytest.mark.parametrize(("name", "augmentation"), [("digits", "none"), ("digits_rgb", "none")])
 def test_standardised_pixels_have_mean_0_and_standard_deviation_1(name, augmentation):
-    x = Preprocessing(name, augmentation, "standardised").testing(data.load(name).train_images)
+    x = Preprocessing(name, augmentation, "standardised").testing(data.load(name).train_inputs)
     torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(x.shape[1]), atol=1e-3, rtol=0)
     torch.testing.assert_close(x.std((0, 2, 3)), torch.ones(x.shape[1]), atol=1e-3, rtol=0)
 
@@ -65,3 +65,13 @@ def test_standardised_pixels_have_mean_0_and_standard_deviation_1(name, augmenta
 def test_bc_prints_these_standards():
     assert STANDARDS["mnist"] == ((0.1307,), (0.3081,))
     assert STANDARDS["cifar10"] == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+
+
+def test_words_become_their_vectors_and_nothing_else_is_done():
+    vectors = torch.randn(5, 3)
+    texts = Preprocessing("topics", "none", "unit", vectors)
+    x = torch.tensor([[4, 1, 0]])
+    assert torch.equal(texts.testing(x), vectors[x])
+    assert torch.equal(texts.training(x, seeded()), vectors[x])
+    with pytest.raises(ValueError, match="augmentation: expected 'none' for texts; got 'crop'"):
+        Preprocessing("topics", "crop", "unit", vectors)

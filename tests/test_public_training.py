@@ -54,10 +54,10 @@ def test_noised_running_averages_have_the_epsilon_of_both_parts():
 
 def test_gradients_through_the_statistics_and_their_batch_change_the_step():
     digits, totals = data.load("digits"), []
-    x, y = as_input(digits.train_images[:32]), digits.train_labels[:32]
+    x, y = as_input(digits.train_inputs[:32]), digits.train_labels[:32]
     for batch, gradient in [(8, "off"), (8, "on"), (16, "on"), (0, "off")]:
         run = private(**PUBLIC, statistics="mixed", statistics_batch=batch, statistics_gradient=gradient)
-        model = model_of(run, digits, (as_input(digits.test_images[:4]), None)).train()
+        model = model_of(run, digits, (as_input(digits.test_inputs[:4]), None)).train()
         totals.append(methods.build(run, DIGITS, model).summed(model, x, y, 0)["model.0.weight"])
     for one, other in combinations(totals, 2):
         assert not torch.allclose(one, other, rtol=1e-2)
@@ -71,12 +71,12 @@ def test_without_privacy_the_whole_batch_shares_statistics_with_the_public_examp
 
 def test_public_images_of_another_data_set_are_its_first_test_images(monkeypatch):
     digits = data.load("digits")
-    other = replace(digits, name="kmnist", test_images=digits.test_images.flip(0), test_labels=digits.test_labels)
+    other = replace(digits, name="kmnist", test_inputs=digits.test_inputs.flip(0), test_labels=digits.test_labels)
     monkeypatch.setattr(data, "load", lambda name, **_: {"digits": digits, "kmnist": other}[name])
     run = private(**PUBLIC, public_dataset="kmnist")
     dataset, (images, _) = dataset_of(run, torch.device("cpu"))
     assert len(dataset.train_labels) == DIGITS  # nothing is taken from the private data
-    torch.testing.assert_close(images, as_input(digits.test_images.flip(0)[:4]))
+    torch.testing.assert_close(images, as_input(digits.test_inputs.flip(0)[:4]))
     assert torch.equal(model_of(run, dataset, (images, None)).public, images)
     with pytest.raises(ValueError, match="public_examples: expected at most 360, the test images of kmnist; got 361"):
         dataset_of(replace(run, public_examples=361), torch.device("cpu"))

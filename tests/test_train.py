@@ -88,7 +88,7 @@ def test_the_linear_schedule_ends_at_0(monkeypatch):
 
 def test_a_tuning_run_never_looks_at_the_test_set(monkeypatch):
     digits = data.load("digits")
-    spoilt = replace(digits, test_images=torch.zeros_like(digits.test_images), test_labels=digits.test_labels.flip(0))
+    spoilt = replace(digits, test_inputs=torch.zeros_like(digits.test_inputs), test_labels=digits.test_labels.flip(0))
     run = make_run(epochs=1, validation_examples=297)
     honest = without_env(train(run))
     monkeypatch.setattr(data, "load", lambda *_, **__: spoilt)
@@ -97,7 +97,7 @@ def test_a_tuning_run_never_looks_at_the_test_set(monkeypatch):
 
 
 def test_all_seeds_hold_out_the_same_examples():
-    held = [data.load("digits").hold_out(9, generator(0, "validation split")).test_images for _ in range(2)]
+    held = [data.load("digits").hold_out(9, generator(0, "validation split")).test_inputs for _ in range(2)]
     assert torch.equal(*held)
 
 
@@ -108,7 +108,7 @@ def one_example_network(bias: float) -> tuple[torch.nn.Module, Dataset]:
     model[1].bias.data = torch.tensor([0.0, bias])
     images, labels = torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.ones(10, dtype=torch.int64)
     return model, Dataset(
-        name="made up", sha256="", train_images=images, train_labels=labels, test_images=images, test_labels=labels
+        name="made up", sha256="", train_inputs=images, train_labels=labels, test_inputs=images, test_labels=labels
     )
 
 

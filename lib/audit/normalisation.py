@@ -47,10 +47,10 @@ def measure() -> dict[str, dict[str, dict[str, Any]]]:
     """{network: {clip norm: {"multiple", "how"}}}."""
     private, others = data.load("mnist"), data.load("kmnist")
     chosen = torch.randperm(len(private.train_labels), generator=generator(0, "audit"))[:PRIVATE]
-    x, y = data.as_input(private.train_images[chosen]), private.train_labels[chosen]
+    x, y = data.as_input(private.train_inputs[chosen]), private.train_labels[chosen]
     results = {}
     for name, (_, settings) in NETWORKS.items():
-        model = network(name, data.as_input(others.test_images[:PUBLIC]))
+        model = network(name, data.as_input(others.test_inputs[:PUBLIC]))
         how = {"implementation": "joint" if settings.get("statistics") == "mixed" else "fast"}
         results[name] = {}
         for clip_norm in CLIP_NORMS:

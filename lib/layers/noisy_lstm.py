@@ -1,11 +1,14 @@
 """LSTM with Gaussian noise on its weights, out of two noisy linear maps per direction."""
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lib.layers.noisy_linear import NoisyLinear
+from lib.layers.weight_noise import held_noise
 
 
 class NoisyLSTM(nn.Module):
@@ -16,10 +19,15 @@ class NoisyLSTM(nn.Module):
         ``c_t = σ(f) c_{t−1} + σ(i) tanh(g)``,    ``h_t = σ(o) tanh(c_t)``,    h_0 = c_0 = 0
 
     Torch's layer hides its gates, and with them the gradients that per-example norms are made of; here both maps are
-    layers of their own.  Their noise is drawn at every call, so at every time step for W_hh, unless it is held
-    (:func:`lib.layers.held_noise`).
+    layers of their own.  One draw of their noise serves all time steps, or with ``noise_every_time_step``, as in the
+    authors' code, W_hh gets fresh noise at each.
 
-    **Arguments** ``input_size`` D, ``hidden_size`` H, ``bidirectional``; those of :class:`NoisyLinear` for the noise.
+    **Arguments** ``input_size`` D, ``hidden_size`` H, ``bidirectional``; ``norm``: makes the layer that normalises the
+    output of either map, from its size 4H (layer norm as in Ba et al. 2016, but for that of the cell; v1 and v2 do not
+    say theirs); those of :class:`NoisyLinear` for the noise.
+
+    **Padding** ``lengths`` (B,): x[b, t] counts for t < lengths[b], and beyond it states stay what they are.  So
+    the last state of the way forward is that at T − 1, of the way back that at 0, whatever the lengths.
 
     **Source** v2 Table 4's BiLSTM; the authors' code calls it ``SILSTM``.
 
@@ -27,27 +35,44 @@ class NoisyLSTM(nn.Module):
         torch.Size([4, 7, 64])
     """
 
-    def __init__(self, input_size: int, hidden_size: int, *, bidirectional: bool = False, **noise: Any) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        bidirectional: bool = False,
+        norm: Callable[[int], nn.Module] = lambda size: nn.Identity(),
+        noise_every_time_step: bool = False,
+        **noise: Any,
+    ) -> None:
         super().__init__()
-        self.hidden_size = hidden_size
+        self.hidden_size, self.noise_every_time_step = hidden_size, noise_every_time_step
         directions = 2 if bidirectional else 1
         self.input = nn.ModuleList(NoisyLinear(input_size, 4 * hidden_size, **noise) for _ in range(directions))
         self.hidden = nn.ModuleList(NoisyLinear(hidden_size, 4 * hidden_size, **noise) for _ in range(directions))
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)  # as torch's
+        self.input_norm = nn.ModuleList(norm(4 * hidden_size) for _ in range(directions))
+        self.hidden_norm = nn.ModuleList(norm(4 * hidden_size) for _ in range(directions))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([self._one_way(x, way) for way in range(len(self.input))], dim=2)
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        with nullcontext() if self.noise_every_time_step else held_noise(self):
+            return torch.cat([self._one_way(x, lengths, way) for way in range(len(self.input))], dim=2)
 
-    def _one_way(self, x: Tensor, way: int) -> Tensor:
-        steps = list(self.input[way](x).unbind(1))  # T of (B, 4H), all in one product
+    def _one_way(self, x: Tensor, lengths: Tensor | None, way: int) -> Tensor:
+        steps = list(self.input_norm[way](self.input[way](x)).unbind(1))  # T of (B, 4H), all in one product
         order = range(len(steps)) if way == 0 else range(len(steps) - 1, -1, -1)
         h = c = x.new_zeros(len(x), self.hidden_size)
         states: list[Tensor] = steps.copy()
         for t in order:
-            i, f, g, o = (steps[t] + self.hidden[way](h)).chunk(4, dim=1)
-            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-            h = o.sigmoid() * c.tanh()
+            i, f, g, o = (steps[t] + self.hidden_norm[way](self.hidden[way](h))).chunk(4, dim=1)
+            new_c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            new_h = o.sigmoid() * new_c.tanh()
+            if lengths is None:
+                h, c = new_h, new_c
+            else:
+                counts = (t < lengths).unsqueeze(1)
+                h, c = torch.where(counts, new_h, h), torch.where(counts, new_c, c)
             states[t] = h
         return torch.stack(states, dim=1)
 

@@ -64,8 +64,11 @@ def set_weight_noise(
 
 @contextmanager
 def held_noise(model: nn.Module) -> Iterator[None]:
-    """Draw once on entry and use that draw in every forward pass inside; outside, each forward pass draws afresh."""
-    layers = list(noisy_layers(model))
+    """Draw once on entry and use that draw in every forward pass inside; outside, each forward pass draws afresh.
+
+    A layer whose noise is held already keeps it.
+    """
+    layers = [layer for layer in noisy_layers(model) if layer._held is None]
     for layer in layers:
         layer._held = layer._draw()
     try:

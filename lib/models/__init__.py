@@ -1,12 +1,14 @@
 """Models: one file, one architecture, layers put together and nothing new.
 
-A model file defines ``build(norm, activation, classes) -> nn.Module``; all its trainable maps are noisy layers with
-σ = 0, so one architecture serves noise-free training, noisy weights and SI-DPSGD alike.
+A model file defines ``build(norm, activation, classes) -> nn.Module``, one of texts with ``features`` too; all its
+trainable maps are noisy layers with σ = 0, so one architecture serves noise-free training, noisy weights and SI-DPSGD
+alike.
 
     >>> sum(p.numel() for p in build("lenet5").parameters())
     61706
 """
 
+import inspect
 import math
 
 from torch import nn
@@ -22,14 +24,20 @@ NORMS = (
 WITHOUT_AFFINE = "_without_affine"
 
 
-def build(name: str, *, norm: str = "none", activation: str = "relu", classes: int = 10) -> nn.Module:
+def build(
+    name: str, *, norm: str = "none", activation: str = "relu", classes: int = 10, features: int | None = None
+) -> nn.Module:
     """The model in ``lib/models/<name>.py``, freshly initialised by torch's default generator.
 
-    Raises ``ValueError`` for an unknown model, normalisation or activation.
+    ``features`` D: the dimension of the word vectors that a model of texts takes.  Raises ``ValueError`` for an unknown
+    model, normalisation or activation, and where ``features`` do not fit the model.
     """
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}; got {activation!r}")
-    return registry.load("models", name).build(norm=norm, activation=ACTIVATIONS[activation], classes=classes)
+    model, settings = registry.load("models", name), {"norm": norm, "activation": ACTIVATIONS[activation]}
+    if (takes := "features" in inspect.signature(model.build).parameters) != (features is not None):
+        raise ValueError(f"model: expected one of {'texts' if features else 'images'} for these data; got {name!r}")
+    return model.build(classes=classes, **settings, **({"features": features} if takes else {}))
 
 
 def norm_layer(norm: str, *shape: int, last: bool = False) -> list[nn.Module]:

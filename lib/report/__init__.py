@@ -60,6 +60,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             "ours: mean ± standard error (number of seeds); accuracy after the last epoch",
             *(f"{row}, not run: {why}" for row, why in table.not_run.items()),
             *(["ε: claimed / proven / audited"] if each_private else []),
+            *data(table, tier, store),
             f"privacy (claimed / proven / audited ε): {privacy(table, tier, store)}",
             f"command: {command(table, tier, seeds(table, tier, store))}",
         ]
@@ -115,6 +116,13 @@ def command(table: Table, tier: str, seeds: int) -> str:
 def privacy(table: Table, tier: str, store: Store) -> str:
     """What the stored runs claim, what is proven and what an audit showed, see :mod:`lib.report.privacy_words`."""
     return privacy_words.of_cells([list(records(table, *cell, tier, store)) for cell in table.cells])
+
+
+def data(table: Table, tier: str, store: Store) -> list[str]:
+    """A line that says how much data the cells saw, where their records say it."""
+    found = {record["env"].get("data") for cell in table.cells for record in records(table, *cell, tier, store)}
+    said = sorted(found - {None, ""})
+    return [f"data: {'; '.join(said)}"] if said else []
 
 
 def seeds(table: Table, tier: str, store: Store) -> int:

@@ -163,8 +163,8 @@ class Training:
         self._losses = []
 
     def _advance(self, batch: Tensor) -> None:
-        images, labels = self._dataset.train_images, self._dataset.train_labels
-        x = preprocessing_of(self.run).training(images[batch], self.generators["augmentation"])
+        inputs, labels = self._dataset.train_inputs, self._dataset.train_labels
+        x = preprocessing_of(self.run, self._dataset).training(inputs[batch], self.generators["augmentation"])
         self._losses.append(self.method.backward(self.model, x, labels[batch], self.step))
         self.method.update(self.model, self.optimizer)
         self.schedule.step()
@@ -182,8 +182,13 @@ class Training:
     def record(self) -> store.Record:
         """What is stored of a finished run."""
         run, split = self.run, "validation" if self.run.validation_examples else "test"
-        device = self._dataset.train_images.device
-        how = {"started": self.started, "seconds": self.seconds, "data_sha256": self.data_sha256}
+        device = self._dataset.train_inputs.device
+        how = {
+            "started": self.started,
+            "seconds": self.seconds,
+            "data": self._dataset.size,
+            "data_sha256": self.data_sha256,
+        }
         return store.validate(
             {
                 "schema": store.SCHEMA,

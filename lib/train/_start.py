@@ -11,8 +11,8 @@ from lib.preprocessing import Preprocessing
 from lib.run import Run
 
 
-def preprocessing_of(run: Run) -> Preprocessing:
-    return Preprocessing(run.dataset, run.augmentation, run.input_scale)
+def preprocessing_of(run: Run, dataset: Dataset) -> Preprocessing:
+    return Preprocessing(run.dataset, run.augmentation, run.input_scale, dataset.vectors)
 
 
 def dataset_of(run: Run, device: torch.device) -> tuple[Dataset, methods.Public | None]:
@@ -31,27 +31,30 @@ def _without_public(run: Run, dataset: Dataset) -> tuple[Dataset, methods.Public
     if not run.public_examples:
         return dataset, None
     if run.public_dataset:
-        other = data.load(run.public_dataset, device=dataset.train_images.device)
+        other = data.load(run.public_dataset, device=dataset.train_inputs.device)
         if len(other.test_labels) < run.public_examples:
             raise ValueError(
                 f"public_examples: expected at most {len(other.test_labels)}, the test images of {other.name}; "
                 f"got {run.public_examples}"
             )
-        images, labels = other.test_images[: run.public_examples], other.test_labels[: run.public_examples]
+        images, labels = other.test_inputs[: run.public_examples], other.test_labels[: run.public_examples]
     else:
         draws = generator(0, "public split")
         dataset, (images, labels) = dataset.without("public_examples", run.public_examples, draws)
-    return dataset, (preprocessing_of(run).testing(images), labels)
+    return dataset, (preprocessing_of(run, dataset).testing(images), labels)
 
 
 def model_of(run: Run, dataset: Dataset, public: methods.Public | None) -> nn.Module:
     """The initial model, on the data's device."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(run.seed, "init"))
-        model = models.build(run.model, norm=run.norm, activation=run.activation, classes=dataset.classes)
+        features = None if dataset.vectors is None else dataset.vectors.shape[1]
+        model = models.build(
+            run.model, norm=run.norm, activation=run.activation, classes=dataset.classes, features=features
+        )
     if run.norm.startswith("public_batch"):
         model = WithPublic(model, public[0], statistics=run.statistics, gradient=run.statistics_gradient == "on")
-    model = model.to(dataset.train_images.device)
+    model = model.to(dataset.train_inputs.device)
     _set_projection(model, run, dataset)
     return model
 
@@ -66,8 +69,8 @@ def _set_projection(model: nn.Module, run: Run, dataset: Dataset) -> None:
         )
     for layer in layers:
         layer.components = pca.principal_components(
-            dataset.train_images,
+            dataset.train_inputs,
             len(layer.components),
             noise_multiplier=run.pca_noise_multiplier,
-            generator=generator(run.seed, "pca noise", dataset.train_images.device),
+            generator=generator(run.seed, "pca noise", dataset.train_inputs.device),
         )

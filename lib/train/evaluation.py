@@ -34,12 +34,12 @@ def evaluate(
     # In training mode batch norm uses the statistics of the batch it is given, in evaluation mode its running
     # averages; WithPublic, in evaluation mode, those of public examples.  No other layer here has a mode.
     model.train(run.test_statistics == "batch" and not run.norm.startswith("public_batch"))
-    preprocessing = preprocessing_of(run)
+    preprocessing = preprocessing_of(run, dataset)
     chunks = math.ceil(len(dataset.test_labels) / TEST_BATCH)
     correct = torch.zeros((), dtype=torch.int64, device=dataset.test_labels.device)
     with statistics_of(model, public[0]) if run.test_statistics == "public" else held_statistics(model):
         for _ in range(max(draws, 1)):
-            for x, y in zip(dataset.test_images.chunk(chunks), dataset.test_labels.chunk(chunks), strict=True):
+            for x, y in zip(dataset.test_inputs.chunk(chunks), dataset.test_labels.chunk(chunks), strict=True):
                 correct += (model(preprocessing.testing(x)).argmax(1) == y).sum()
                 beat()
     return 100.0 * correct.item() / (len(dataset.test_labels) * max(draws, 1))

@@ -1,0 +1,233 @@
+"""Data sets as tensors that already lie on the device: images as uint8, texts as word indices (:mod:`lib.data._text`).
+
+``load(name)`` looks for ``<name>.npz`` in ``$DP_COMPANION_DATA`` (default: ``data/`` in the current folder, then in
+the repository).  If it is absent it is downloaded, where that can be through torchvision and torchtext, and written
+there once.  No data set is ever swapped for another.  For the smoke tier there are small ones without a file:
+``digits``, real images that ship inside scikit-learn, and ``topics``, made-up texts.
+
+    >>> digits = load("digits")
+    >>> digits.train_inputs.shape, digits.train_inputs.dtype
+    (torch.Size([1437, 1, 28, 28]), torch.uint8)
+    >>> topics = load("topics")
+    >>> topics.train_inputs.shape, topics.vectors.shape
+    (torch.Size([1200, 20]), torch.Size([70, 16]))
+"""
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lib.data import _text as text
+from lib.data._downloads import DOWNLOADS
+
+FOLDER_VARIABLE = "DP_COMPANION_DATA"
+GENERATED = ("digits", "digits_rgb", "topics")  # without a file
+WORD_VECTORS = {"ag_news": "glove"}  # text → the file of its words' vectors
+
+Examples = tuple[Tensor, Tensor]  # inputs and labels
+
+
+class DataError(Exception):
+    """A data file that is missing or not what it should be; the message says which, where, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Inputs, labels int64 ``(N,)``, and the SHA-256 of the file or files they came from.
+
+    Inputs are images uint8 ``(N, C, H, W)`` or, where there are ``vectors`` ``(V, D)`` of words, texts int64
+    ``(N, T)`` of indices into them.
+    """
+
+    name: str
+    sha256: str
+    train_inputs: Tensor
+    train_labels: Tensor
+    test_inputs: Tensor
+    test_labels: Tensor
+    vectors: Tensor | None = None
+
+    @property
+    def classes(self) -> int:
+        """K, the number of classes."""
+        return int(self.test_labels.max()) + 1
+
+    @property
+    def size(self) -> str:
+        """What there is, in words, for the record."""
+        words = "" if self.vectors is None else ", {} word vectors of {} dimensions".format(*self.vectors.shape)
+        return f"{len(self.train_labels)} training examples{words}"
+
+    def hold_out(self, examples: int, generator: torch.Generator) -> "Dataset":
+        """The same data with ``examples`` random training examples in the place of the test set, which is gone.
+
+        Tuning runs train on this, so they cannot look at the test set.
+        """
+        rest, (inputs, labels) = self.without("validation_examples", examples, generator)
+        return replace(rest, test_inputs=inputs, test_labels=labels)
+
+    def without(self, field: str, examples: int, generator: torch.Generator) -> tuple["Dataset", Examples]:
+        """The same data without ``examples`` random training examples, and those; ``field`` asked for that many."""
+        n = len(self.train_labels)
+        if not 0 < examples < n:
+            raise ValueError(f"{field}: expected 1 to {n - 1} of {self.name}'s training set; got {examples}")
+        order = torch.randperm(n, generator=generator).to(self.train_labels.device)
+        taken, kept = order[:examples], order[examples:]
+        rest = replace(self, train_inputs=self.train_inputs[kept], train_labels=self.train_labels[kept])
+        return rest, (self.train_inputs[taken], self.train_labels[taken])
+
+
+def as_input(images: Tensor) -> Tensor:
+    """uint8 images as floats in [0, 1], what every model of images takes."""
+    return images.float().div_(255)
+
+
+def load(name: str, *, device: torch.device | str = "cpu") -> Dataset:
+    """The data set ``name``, resident on ``device``; ``DataError`` if its file is missing, damaged or unknown."""
+    if name in GENERATED:
+        return _topics(str(device)) if name == "topics" else _digits(name, str(device))
+    known = sorted(DOWNLOADS.keys() - WORD_VECTORS.values())
+    if name not in known:
+        raise DataError(f"unknown data set {name!r}; expected one of {', '.join([*GENERATED, *known])}")
+    files = [_file(part) for part in (name, WORD_VECTORS.get(name)) if part is not None]
+    return _read(name, *files, str(device))
+
+
+def folder() -> Path:
+    """Where data files are looked for and downloaded to."""
+    if FOLDER_VARIABLE in os.environ:
+        return Path(os.environ[FOLDER_VARIABLE]).expanduser()
+    here = Path("data")
+    return here.resolve() if here.is_dir() else Path(__file__).resolve().parent.parent.parent / "data"
+
+
+def _file(name: str) -> tuple[Path, int]:
+    """The file of ``name``, downloaded if it is absent, and when it was changed."""
+    path = folder() / f"{name}.npz"
+    if not path.exists():
+        _download(name, path)
+    return path, path.stat().st_mtime_ns
+
+
+@lru_cache(maxsize=4)
+def _read(name: str, *files_and_device: tuple[Path, int] | str) -> Dataset:
+    *files, device = files_and_device
+    paths = [path for path, _ in files]
+    sha256 = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+    kinds = ("text", "labels") if name in WORD_VECTORS else ("images", "labels")
+    # KMNIST serves as public images only, and its file may hold the test split alone.
+    arrays = _arrays(paths[0], [f"{s}_{k}" for s in ("train", "test") for k in kinds], partly=name == "kmnist")
+    if name in WORD_VECTORS:
+        return _of_texts(name, sha256, arrays, _arrays(paths[1], ["words", "vectors"]), device)
+    if "train_images" not in arrays:
+        arrays |= {"train_images": arrays["test_images"][:0], "train_labels": arrays["test_labels"][:0]}
+    return _of_images(name, sha256, arrays, device)
+
+
+def _arrays(path: Path, keys: list[str], *, partly: bool = False) -> dict[str, np.ndarray]:
+    try:
+        with path.open("rb") as opened, np.load(opened) as file:
+            return {key: file[key] for key in keys if key in file or not partly}
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"{path}: expected an .npz file with {', '.join(keys)}; got {type(error).__name__}: {error}; "
+            "delete it to download it again"
+        ) from error
+
+
+def _of_images(name: str, sha256: str, arrays: dict[str, np.ndarray], device: str) -> Dataset:
+    inputs = {}
+    for split in ("train", "test"):
+        images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
+        if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != images.shape[:1]:
+            raise DataError(
+                f"{name}: expected uint8 {split} images (N, H, W[, C]) with one label each; "
+                f"got {images.dtype} {images.shape} with labels {labels.shape}"
+            )
+        inputs[split] = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+    return _on(device, name, sha256, arrays, inputs)
+
+
+def _of_texts(
+    name: str, sha256: str, arrays: dict[str, np.ndarray], known: dict[str, np.ndarray], device: str
+) -> Dataset:
+    words, vectors, inputs = text.lines(known["words"]), known["vectors"].astype(np.float32), {}
+    if vectors.ndim != 2 or len(words) != len(vectors):
+        raise DataError(f"{name}: expected one vector for each of {len(words)} words; got vectors {vectors.shape}")
+    for split in ("train", "test"):
+        texts, labels = text.lines(arrays[f"{split}_text"]), arrays[f"{split}_labels"]
+        if labels.shape != (len(texts),):
+            raise DataError(f"{name}: expected one label for each of {len(texts)} {split} texts; got {labels.shape}")
+        inputs[split] = text.indices(texts, words)
+    return _on(device, name, sha256, arrays, inputs, text.table(vectors))
+
+
+def _on(
+    device: str,
+    name: str,
+    sha256: str,
+    arrays: dict[str, np.ndarray],
+    inputs: dict[str, np.ndarray],
+    vectors: np.ndarray | None = None,
+) -> Dataset:
+    """The data set, on ``device``."""
+    tensors = {} if vectors is None else {"vectors": torch.from_numpy(vectors).to(device)}
+    for split, of_split in inputs.items():
+        labels = arrays[f"{split}_labels"].astype(np.int64)
+        tensors[f"{split}_inputs"] = torch.from_numpy(np.ascontiguousarray(of_split)).to(device)
+        tensors[f"{split}_labels"] = torch.from_numpy(labels).to(device)
+    return Dataset(name=name, sha256=sha256, **tensors)
+
+
+@lru_cache(maxsize=4)
+def _digits(name: str, device: str) -> Dataset:
+    """scikit-learn's 1,797 digits of 8×8, each pixel repeated 3×3 and padded by 2 to 28×28, so that MNIST's models fit;
+    ``digits_rgb`` is 8×8 in three equal channels, small images for CIFAR-10's models.
+    """
+    from sklearn.datasets import load_digits
+
+    source = load_digits()
+    images = (source.images * 255 / 16).round().astype(np.uint8)
+    if name == "digits_rgb":
+        images = np.stack([images] * 3, axis=3)
+    else:
+        images = np.pad(images.repeat(3, 1).repeat(3, 2), ((0, 0), (2, 2), (2, 2)))
+    labels, split = source.target, 1437  # four fifths; the file's order mixes writers and classes
+    arrays = {
+        "train_images": images[:split],
+        "train_labels": labels[:split],
+        "test_images": images[split:],
+        "test_labels": labels[split:],
+    }
+    return _of_images(name, hashlib.sha256(images.tobytes()).hexdigest(), arrays, device)
+
+
+@lru_cache(maxsize=4)
+def _topics(device: str) -> Dataset:
+    arrays, vectors = text.topics()
+    inputs = {split: arrays[f"{split}_inputs"] for split in ("train", "test")}
+    sha256 = hashlib.sha256(b"".join(inputs[split].tobytes() for split in inputs)).hexdigest()
+    return _on(device, "topics", sha256, arrays, inputs, vectors)
+
+
+def _download(name: str, path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as cache:
+            arrays = DOWNLOADS[name](cache)
+            part = Path(cache) / path.name
+            np.savez(part, **arrays)
+            os.replace(part, path)
+    except (OSError, RuntimeError) as error:  # no network, no such mirror, a full disk
+        raise DataError(
+            f"{path}: no such file, and the download of {name} failed ({type(error).__name__}: {error}); "
+            f"put {path.name} there, or set ${FOLDER_VARIABLE} to the folder that holds it"
+        ) from error
