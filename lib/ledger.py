@@ -4,11 +4,12 @@ Nothing in either is typed by hand, and neither holds a date or a machine: the s
 """
 
 import json
+import math
 from pathlib import Path
 
 from lib import claims, registry, report, tables
 from lib.claims import Claim, Verdict
-from lib.store import BENCHMARKS, RESULTS, Store
+from lib.store import BENCHMARKS, RESULTS, Record, Store
 
 BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
 TIERS = ("paper", "cpu")  # of real data, best first
@@ -75,9 +76,35 @@ def speed(folder: Path) -> str:
     return "\n".join(lines)
 
 
+def cost(store: Store) -> str:
+    """What the stored runs of every table took, as a Markdown table, and how far more workers would help.
+
+    All runs of a stage are independent of each other, and the searches come before the runs that they decide on: no
+    number of workers is faster than the longest search run and the longest final run together.
+    """
+    lines = [
+        "| table | stored runs | core hours | at least, however many workers | of use at most |",
+        "|---|---|---|---|---|",
+    ]
+    folders: dict[str, list[Record]] = {}
+    for folder, record in store.filed():
+        folders.setdefault(folder, []).append(record)
+    for folder, records in sorted(folders.items()):
+        longest = [0.0, 0.0]
+        for record in records:
+            stage = record["run"]["validation_examples"] == 0
+            longest[stage] = max(longest[stage], record["env"]["seconds"])
+        total = sum(record["env"]["seconds"] * record["env"]["flags"]["threads"] for record in records)
+        least = sum(longest)
+        workers = math.ceil(sum(record["env"]["seconds"] for record in records) / least)
+        lines.append(f"| `{folder}` | {len(records)} | {total / 3600:.1f} | {least / 60:.0f} min | {workers} workers |")
+    return "\n".join(lines)
+
+
 def with_blocks(readme: str, store: Store) -> str:
     """``readme`` with the blocks between their marks replaced; ``ValueError`` if the marks are not there."""
-    for name, block in {"ledger": ledger(store), "speed": speed(store.root / BENCHMARKS.name)}.items():
+    blocks = {"ledger": ledger(store), "speed": speed(store.root / BENCHMARKS.name), "cost": cost(store)}
+    for name, block in blocks.items():
         begin, end = BEGIN.format(name), END.format(name)
         if readme.count(begin) != 1 or readme.count(end) != 1:
             raise ValueError(f"README.md: expected the marks {begin} and {end} once each")

@@ -93,9 +93,9 @@ class Store:
             self._records[run.id] = read(self._paths[run.id])
         return self._records[run.id]
 
-    def records(self) -> Iterator[Record]:
-        """Every record under the root."""
-        return (read(path) for path in self._paths.values())
+    def filed(self) -> Iterator[tuple[str, Record]]:
+        """Every record under the root, with the name of its folder, which is that of a table."""
+        return ((path.parent.name, read(path)) for path in self._paths.values())
 
     def write(self, table: str, record: Record) -> Path:
         """Store ``record`` under ``table``; a run already stored anywhere under the root is refused."""

@@ -78,3 +78,32 @@ def test_the_same_accuracy_in_the_end(last, status, fill):
 
 def test_a_verdict_reads_as_a_sentence():
     assert str(Verdict("holds", "98 at σ = 1")) == "holds: 98 at σ = 1"
+
+
+TEXTS = tables.load("agnews_noise")
+
+
+def texts_as_printed(row, column, seed):
+    return [TEXTS.printed[row, column].mean]
+
+
+@pytest.mark.parametrize("claim", claims.of("agnews_noise"), ids=lambda claim: claim.name)
+def test_claims_about_texts_hold_on_the_printed_numbers_and_are_open_without(claim, fill):
+    assert claim.judge("cpu", fill(TEXTS, lambda *_: None)).status == "open"
+    assert claim.judge("cpu", fill(TEXTS, texts_as_printed)).status == "holds"
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "values"),
+    [
+        ("LN-BiLSTM tolerates weight noise", "LN-BiLSTM-DL", {2.0: 82.0}),
+        ("Without layer norm BiLSTM does not", "BiLSTM-DL", {1.0: 85.0, 2.0: 84.0}),
+    ],
+)
+def test_claims_about_texts_can_fail(name, row, values, fill):
+    def curve(r, column, seed):
+        return [values[column]] if r == row and column in values else texts_as_printed(r, column, seed)
+
+    judged = BY_NAME[name].judge("cpu", fill(TEXTS, curve))
+    assert judged.status == "fails"
+    assert all(f"{value:.2f}" in judged.evidence for value in values.values())

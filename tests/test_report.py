@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from conftest import make_record, make_run
 
 from lib import figures, ledger, report, tables
 from lib.claims import every, of
@@ -98,7 +99,7 @@ def test_the_ledger_has_every_claim_with_its_verdict(fill):
 
 def test_the_readme_must_have_the_marks(fill):
     store = fill(TABLE, by_seed)
-    blocks = [f"{ledger.BEGIN.format(name)}\nold\n{ledger.END.format(name)}" for name in ("ledger", "speed")]
+    blocks = [f"{ledger.BEGIN.format(name)}\nold\n{ledger.END.format(name)}" for name in ("ledger", "speed", "cost")]
     readme = "before\n" + "\n".join(blocks) + "\nafter"
     new = ledger.with_blocks(readme, store)
     assert new.startswith("before\n")
@@ -117,6 +118,15 @@ def test_the_table_of_speed_is_that_of_the_stored_bench(tmp_path):
     *_, machine, line = ledger.speed(tmp_path).splitlines()
     assert machine == "| **a made-up CPU**, 2 threads, torch 2.15 | | | |"
     assert line == "| LeNet-5, 256 | ours, fast | × 1.23 [1.10, 1.30] | × 0.88 |"
+
+
+def test_the_cost_of_a_table_is_that_of_its_records(tmp_path):
+    store = Store(tmp_path, read_only=False)
+    for seed, (held_out, seconds) in enumerate([(297, 600.0), (297, 60.0), (0, 1200.0), (0, 300.0)]):
+        record = make_record(make_run(seed=seed, validation_examples=held_out), 90.0)
+        store.write("mnist_noise", record | {"env": record["env"] | {"seconds": seconds}})
+    line = ledger.cost(store).splitlines()[-1]
+    assert line == "| `mnist_noise` | 4 | 1.2 | 30 min | 2 workers |"  # 2160 s with 2 threads; 600 s + 1200 s
 
 
 def test_the_committed_report_and_readme_are_what_the_results_give():

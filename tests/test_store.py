@@ -92,7 +92,7 @@ def test_smoke_results_never_lie_beside_the_real_ones():
 
 def test_every_committed_record_is_valid():
     results = Store(store.RESULTS)
-    ids = [record["id"] for record in results.records()]
+    ids = [record["id"] for _, record in results.filed()]
     files = [path for path in store.RESULTS.glob("*/*.json") if path.parent.name not in store.NO_RECORDS]
     assert len(ids) == len(set(ids)) == len(files)
-    assert all(json.dumps(record, allow_nan=False) for record in results.records())
+    assert all(json.dumps(record, allow_nan=False) for _, record in results.filed())

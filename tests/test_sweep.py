@@ -42,7 +42,7 @@ def go(tmp_path, table=SMALL, **how) -> sweep.Sweep:
 
 def contents(root) -> dict:
     """Every record under ``root`` without what depends on machine and moment."""
-    return {record["id"]: {k: v for k, v in record.items() if k != "env"} for record in Store(root).records()}
+    return {record["id"]: {k: v for k, v in record.items() if k != "env"} for _, record in Store(root).filed()}
 
 
 def test_a_sweep_stores_tuning_and_cells_once(tmp_path):
