@@ -16,6 +16,7 @@ somebody else's.  Should a silent owner wake up, a run is trained twice, and sto
 """
 
 import json
+import math
 import os
 import socket
 import time
@@ -59,11 +60,11 @@ class Lease:
 
     @property
     def age(self) -> float:
-        """Seconds since the owner was last heard of; endless once the lease is released."""
+        """Seconds since the owner was last heard of; NaN once the lease is released."""
         try:
             return time.time() - self.path.stat().st_mtime
         except FileNotFoundError:
-            return float("inf")
+            return math.nan
 
     @property
     def dead(self) -> bool:
@@ -77,6 +78,11 @@ class Lease:
         except PermissionError:  # it lives, and is somebody else's
             return False
         return _zombie(self.pid)
+
+    @property
+    def childs(self) -> bool:
+        """Whether a child process of this one has it."""
+        return (self.host, self.parent) == (_here(), os.getpid())
 
     def beat(self) -> None:
         """Say that there is progress."""

@@ -104,9 +104,11 @@ class Store:
         if run in self or path.exists():
             raise StoreError(f"{self._paths.get(run.id, path)}: already stored; a stored result is never overwritten")
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f".{run.id}-*.part"):  # by a writer that was killed
+            left.unlink(missing_ok=True)
         # Hidden and without the ending .json until complete, so that no reader ever picks it up half-written.
         with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=".", suffix=".part", delete=False, encoding="utf-8"
+            "w", dir=path.parent, prefix=f".{run.id}-", suffix=".part", delete=False, encoding="utf-8"
         ) as file:
             try:
                 json.dump(record, file, indent=1, ensure_ascii=False, allow_nan=False)

@@ -70,6 +70,20 @@ def test_a_silent_owners_lease_is_followed_and_one_that_beats_is_not(tmp_path):
     second.beat()
 
 
+def test_a_child_is_told_from_others_and_a_released_lease_has_no_age(tmp_path):
+    lease = take(tmp_path)
+    assert not lease.childs
+    for owner, childs in (
+        ({"parent": os.getpid()}, True),
+        ({"parent": os.getpid(), "host": "elsewhere"}, False),
+        ({"parent": os.getppid()}, False),
+    ):
+        rewrite(lease, **owner)
+        assert next(leases(tmp_path)).childs == childs
+    lease.release()
+    assert not lease.age > 0.0
+
+
 def test_nothing_is_known_of_processes_elsewhere(tmp_path):
     first = take(tmp_path)
     rewrite(first, pid=dead_process(), host="elsewhere")

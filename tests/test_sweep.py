@@ -101,6 +101,21 @@ def test_a_damaged_record_stops_the_sweep_before_any_training(tmp_path, monkeypa
     assert len(victim.read_text()) == 100
 
 
+def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkeypatch):
+    """Both train the same run to its end, as when one was silent for too long."""
+    train, asked = _work.train, SMALL.tuning("none", 0.0, tier="smoke", lr=0.01)
+    how = {"table": "small", "root": tmp_path, "deadline": None, "threads": 1, "silent": 60.0}
+
+    def while_another_stores_it(run, **settings):
+        record = train(run, **settings)
+        Store(tmp_path).write("small", record | {"metrics": {"validation_accuracy": 1.0}})
+        return record
+
+    monkeypatch.setattr(_work, "train", while_another_stores_it)
+    assert _work.work(asked, **how) == (asked, _work.ELSEWHERE)
+    assert Store(tmp_path).get(asked)["metrics"] == {"validation_accuracy": 1.0}
+
+
 def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypatch):
     monkeypatch.setattr(_work, "train", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(ValueError, match="unknown tier 'full'"):

@@ -10,6 +10,7 @@ from lib.lease import Lease
 from lib.run import Run
 from lib.store import Store
 from lib.train import OutOfTime, train
+from lib.train.checkpoint import remove
 
 RUNNING = ".running"  # the folder of leases and checkpoints, beside the results
 STORED, ELSEWHERE, UNFINISHED = "stored", "elsewhere", "unfinished"
@@ -29,22 +30,25 @@ def work(run: Run, *, table: str, root: Path, deadline: float | None, threads: i
         if lease is None:
             return run, ELSEWHERE
         try:
-            return run, _train(run, table, Store(root), deadline, lease, running / f"{run.id}.checkpoint")
+            return run, _train(run, table, root, deadline, lease, running / f"{run.id}.checkpoint")
         finally:
             lease.release()
     except Exception as error:
         return run, f"{run.words}-{run.id}: {type(error).__name__}: {error}"
 
 
-def _train(run: Run, table: str, store: Store, deadline: float | None, lease: Lease, checkpoint: Path) -> str:
-    if run in store:  # since this sweep's last look
+def _train(run: Run, table: str, root: Path, deadline: float | None, lease: Lease, checkpoint: Path) -> str:
+    if run in Store(root):  # since this sweep's last look
         return ELSEWHERE
     try:
         record = train(run, device=_device(), deadline=deadline, checkpoint=checkpoint, beat=lease.beat)
     except OutOfTime:
         return UNFINISHED
+    store = Store(root)
+    if run in store:  # this worker was silent for so long that another took over
+        return ELSEWHERE
     store.write(table, record)
-    checkpoint.unlink(missing_ok=True)
+    remove(checkpoint)
     return STORED
 
 

@@ -9,7 +9,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import time
 import warnings
 from functools import cache
@@ -77,24 +76,29 @@ class Checkpoint:
         torch.save(training, buffer)
         payload = buffer.getvalue()
         head = json.dumps(self._belongs | {"sha256": hashlib.sha256(payload).hexdigest()})
-        part = None
+        part = _part(self.path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=".", suffix=".part", delete=False) as file:
-                part = Path(file.name)
+            with part.open("wb") as file:
                 file.write(head.encode() + b"\n" + payload)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, self.path)
         except OSError as error:
-            if part is not None:
-                part.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             warnings.warn(f"{self.path}: not written, so a killed run starts again: {error}", stacklevel=2)
         self._last = time.monotonic()
 
-    def remove(self) -> None:
-        """The run is finished."""
-        self.path.unlink(missing_ok=True)
+
+def remove(path: Path) -> None:
+    """The run of the checkpoint at ``path`` is finished and stored."""
+    path.unlink(missing_ok=True)
+    _part(path).unlink(missing_ok=True)
+
+
+def _part(path: Path) -> Path:
+    """Where a checkpoint is written before it takes its place; a killed writer's is written over by the next."""
+    return path.with_name(f".{path.name}.part")
 
 
 @cache
