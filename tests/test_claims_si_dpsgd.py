@@ -86,3 +86,41 @@ def test_every_cell_shows_its_epsilon_claimed_proven_and_audited(fill):
     assert "3 by rdp_2020 / none / none" in text
     assert "LATENT [5], not run: a value from the literature, under local differential privacy" in text
     assert "claim not proven" in text
+
+
+TEXTS = tables.load("agnews_si_dpsgd")
+OF_TEXTS = {claim.name: claim for claim in claims.of("agnews_si_dpsgd")}
+
+
+def texts_as_printed(row, column, seed):
+    return [TEXTS.printed[row, column].mean]
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("Texts: the DPSGD rows", "holds"),
+        ("Texts: SI-DPSGD is more accurate than DPSGD at the same claimed ε", "holds"),
+        ("Texts: normalisation helps private training", "fails"),  # 83.54 < 83.86 at ε = 7, in the paper itself
+    ],
+)
+def test_claims_about_texts_are_open_without_results_and_judge_the_printed_numbers(name, status, fill):
+    assert OF_TEXTS[name].judge("cpu", fill(TEXTS, lambda *_: None)).status == "open"
+    assert OF_TEXTS[name].judge("cpu", fill(TEXTS, texts_as_printed)).status == status
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "value"),
+    [
+        ("Texts: the DPSGD rows", ("DPSGD (BiLSTM-DL)", 3.0), 79.0),
+        ("Texts: SI-DPSGD is more accurate than DPSGD at the same claimed ε", ("SI-DPSGD (LN-BiLSTM-DL)", 0.1), 50.0),
+        ("Texts: normalisation helps private training", ("DPSGD (LN-BiLSTM-DL)", 1.0), 80.0),
+    ],
+)
+def test_one_cell_is_enough_to_make_a_claim_about_texts_fail(name, cell, value, fill):
+    def curve(row, column, seed):
+        return [value] if (row, column) == cell else texts_as_printed(row, column, seed)
+
+    judged = OF_TEXTS[name].judge("cpu", fill(TEXTS, curve))
+    assert judged.status == "fails"
+    assert f"{value:.2f}" in judged.evidence

@@ -66,6 +66,11 @@ class Dataset:
         words = "" if self.vectors is None else ", {} word vectors of {} dimensions".format(*self.vectors.shape)
         return f"{len(self.train_labels)} training examples{words}"
 
+    @property
+    def assumes(self) -> str:
+        """What a proof of privacy has to assume of data like these, beside the private examples."""
+        return "" if self.vectors is None else "; the word vectors and the vocabulary, which is theirs, are public"
+
     def hold_out(self, examples: int, generator: torch.Generator) -> "Dataset":
         """The same data with ``examples`` random training examples in the place of the test set, which is gone.
 

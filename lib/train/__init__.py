@@ -195,7 +195,7 @@ class Training:
                 "id": run.id,
                 "run": asdict(run),
                 "metrics": {f"{split}_accuracy": self.accuracies[-1]},
-                "privacy": self.method.privacy(),
+                "privacy": self._privacy(),
                 "history": {
                     "train_loss": self.losses,
                     f"{split}_accuracy": self.accuracies,
@@ -204,6 +204,13 @@ class Training:
                 "env": environment.describe(device, **how),
             }
         )
+
+    def _privacy(self) -> dict[str, Any]:
+        """What the method says, with what has to be assumed of the data."""
+        block = self.method.privacy()
+        if block["proven"]["assumes"]:
+            block["proven"]["assumes"] += self._dataset.assumes
+        return block
 
 
 def _mean(losses: list[Tensor | None]) -> float | None:
