@@ -75,6 +75,6 @@ TABLE = Table(
         for column, value in zip(COLUMNS, values, strict=True)
     },
     cell=cell,
-    grid={"lr": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)},
+    grid={"lr": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)},
     tuning=tuning,
 )
