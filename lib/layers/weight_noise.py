@@ -66,9 +66,9 @@ def set_weight_noise(
 def held_noise(model: nn.Module) -> Iterator[None]:
     """Draw once on entry and use that draw in every forward pass inside; outside, each forward pass draws afresh.
 
-    A layer whose noise is held already keeps it.
+    A layer whose noise is held already keeps it, and one without noise has none to draw.
     """
-    layers = [layer for layer in noisy_layers(model) if layer._held is None]
+    layers = [layer for layer in noisy_layers(model) if layer.noise_std and layer._held is None]
     for layer in layers:
         layer._held = layer._draw()
     try:
