@@ -197,3 +197,29 @@ def test_the_made_up_texts_can_be_told_apart():
     own = [set(topics.train_inputs[topics.train_labels == k].unique().tolist()) for k in range(4)]
     shared = set.intersection(*own)
     assert all(len(words - shared) == 12 for words in own)
+
+
+def test_ag_news_is_downloaded_with_title_and_description_joined(folder, monkeypatch):
+    (folder / "train.csv").write_text('"3","Bears\\claw","Short-sellers, ""cynics""\n again"\n"1","A","b"\n')
+    (folder / "test.csv").write_text('"4","One","line"\n')
+    monkeypatch.setattr("lib.data._downloads.AG_NEWS", f"{folder}/{{split}}.csv")
+    np.savez(folder / "glove.npz", **WORDS)
+    news = data.load("ag_news")
+    assert news.train_labels.tolist() == [2, 0]
+    with np.load(folder / "ag_news.npz") as file:
+        assert bytes(file["train_text"]).decode().split("\n") == ['Bears claw Short-sellers, "cynics" again', "A b"]
+    assert news.test_labels.tolist() == [3]
+
+
+def test_word_vectors_are_downloaded_through_torchtext(folder, monkeypatch):
+    class GloVe:
+        itos = ("the", "cat")
+        vectors = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+        def __init__(self, *, name: str, dim: int, cache: str) -> None:
+            assert (name, dim) == ("6B", 100)
+
+    monkeypatch.setattr("torchtext.vocab.GloVe", GloVe)
+    np.savez(folder / "ag_news.npz", **TEXTS)
+    assert data.load("ag_news").vectors[2:].tolist() == GloVe.vectors.tolist()
+    assert (folder / "glove.npz").exists()

@@ -32,7 +32,7 @@ def _ag_news(cache: str) -> dict[str, np.ndarray]:
     for split in ("train", "test"):
         frame = pd.read_csv(AG_NEWS.format(split=split), header=None, names=["label", "title", "description"])
         arrays[f"{split}_labels"] = (frame["label"] - 1).to_numpy(np.uint8)
-        joined = frame["title"].str.cat(frame["description"], sep=" ").str.replace("\\\\", " ", regex=False)
+        joined = frame["title"].str.cat(frame["description"], sep=" ").str.replace("\\", " ", regex=False)
         arrays[f"{split}_text"] = text.stored([" ".join(line.split()) for line in joined])
     return arrays
 
