@@ -29,7 +29,11 @@ def describe(
         "started": started.isoformat(timespec="seconds"),
         "data": data,
         "data_sha256": data_sha256,
-        "flags": {"threads": torch.get_num_threads(), "tf32": torch.backends.cuda.matmul.allow_tf32},
+        "flags": {
+            "threads": torch.get_num_threads(),
+            "tf32": torch.backends.cuda.matmul.allow_tf32,
+            "flush_denormal": bool((torch.tensor([1e-40]) * 1.0 == 0.0).item()),
+        },
     }
 
 
