@@ -2,7 +2,8 @@
 
 The file is one line of JSON, then the pickled :class:`~lib.train.Training`, whole: no method can forget to name a part
 of its state.  The line says what the file belongs to and is checked before anything is unpickled.  **Unpickling runs
-code**: a checkpoint is a note of this machine to itself, not a file to exchange.
+code, and a private run's checkpoint holds what must never be released**: the state of the generators that draw its
+noise, and SI-DPSGD's means.  It is a note of this machine to itself, not a file to exchange.
 """
 
 import hashlib
