@@ -4,7 +4,7 @@ Tables, models and methods are found by listing their folders, so adding one is 
 message always lists exactly what is there.  Listing does not import, hence costs no torch.
 
     >>> names("models")[:2]
-    ('convnet', 'lenet5')
+    ('bilstm', 'convnet')
 """
 
 from functools import cache
