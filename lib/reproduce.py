@@ -4,10 +4,11 @@
 
 runs each table's notebook through papermill into ``out/<tier>/`` with ``run_missing=True``, then writes
 ``results/REPORT.md`` and README's ledger from what is stored under ``results/``.  A second call goes on where the
-first one stopped.
+first one stopped.  Tier ``smoke``, if no table is named, runs every notebook once, with the table it opens with.
 """
 
 import argparse
+import ast
 import os
 import sys
 import time
@@ -41,6 +42,15 @@ def exhibits(names: list[str] | None = None) -> list[Table]:
     shown_with = {table.figure: table.name for table in every if table.figure}
     kept = {shown_with.get(name, name) for name in wanted}
     return [table for table in every if table.name in kept]
+
+
+def opening(tables_: list[Table]) -> list[Table]:
+    """Those of the tables that a notebook opens with: the default of its parameter ``table``."""
+    defaults = {
+        ast.literal_eval(papermill.inspect_notebook(REPOSITORY / "notebooks" / f"{name}.ipynb")["table"]["default"])
+        for name in {table.notebook for table in tables_}
+    }
+    return [table for table in tables_ if table.name in defaults]
 
 
 def other_notebooks() -> list[str]:
@@ -94,8 +104,8 @@ def reproduce(*, table: list[str] | None, seeds: int | None, tier: str, minutes:
     at_once = 1
     if tier == "smoke":  # a run takes less than the start of a worker does: notebooks are the workers
         at_once, plan["backend"] = os.cpu_count() or 1, "sequential"
-    # The largest first, so that none is left alone at the end.
-    chosen = sorted(exhibits(table), key=lambda exhibit: -len(exhibit.cells))
+    chosen = opening(exhibits()) if tier == "smoke" and table is None else exhibits(table)
+    chosen.sort(key=lambda exhibit: -len(exhibit.cells))  # so that no large one is left alone at the end
     asked = [{"table": t.name, "figure": t.figure, "minutes": minutes, **plan} for t in chosen]
     for parameters in asked:
         Notebook(**parameters)  # what is not right is refused before anything runs

@@ -8,7 +8,8 @@ import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from lib import registry, reproduce
+from lib import registry, report, reproduce, sweep
+from lib.store import Store
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -19,6 +20,19 @@ def test_every_exhibit_is_run_once_a_figure_with_its_table():
     assert [table.name for table in reproduce.exhibits(["mnist_convergence", "mnist_noise"])] == ["mnist_noise"]
     every = {path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb")}
     assert every == {table.notebook for table in reproduce.exhibits()} | set(reproduce.other_notebooks())
+
+
+def test_every_notebook_opens_with_one_table():
+    opened = reproduce.opening(reproduce.exhibits())
+    assert sorted(table.notebook for table in opened) == sorted({table.notebook for table in reproduce.exhibits()})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", [table for table in reproduce.exhibits()], ids=lambda table: table.name)
+def test_every_table_is_filled_in_tier_smoke(table, tmp_path):
+    done = sweep.run(table, root=tmp_path, tier="smoke", backend="sequential", n_jobs=2, progress=False)
+    assert done.unfinished == 0
+    assert "SMOKE TIER" in report.text(table, "smoke", Store(tmp_path))
 
 
 @pytest.mark.parametrize(
