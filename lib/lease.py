@@ -80,7 +80,7 @@ class Lease:
         return _zombie(self.pid)
 
     @property
-    def childs(self) -> bool:
+    def of_a_child(self) -> bool:
         """Whether a child process of this one has it."""
         return (self.host, self.parent) == (_here(), os.getpid())
 

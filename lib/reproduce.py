@@ -44,13 +44,13 @@ def exhibits(names: list[str] | None = None) -> list[Table]:
     return [table for table in every if table.name in kept]
 
 
-def opening(tables_: list[Table]) -> list[Table]:
-    """Those of the tables that a notebook opens with: the default of its parameter ``table``."""
+def opening(every: list[Table]) -> list[Table]:
+    """Those of them that a notebook opens with: the default of its parameter ``table``."""
     defaults = {
         ast.literal_eval(papermill.inspect_notebook(REPOSITORY / "notebooks" / f"{name}.ipynb")["table"]["default"])
-        for name in {table.notebook for table in tables_}
+        for name in {table.notebook for table in every}
     }
-    return [table for table in tables_ if table.name in defaults]
+    return [table for table in every if table.name in defaults]
 
 
 def other_notebooks() -> list[str]:
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--table", action="append", help="one of lib/tables; may be given again (default: all)")
     parser.add_argument("--seeds", type=int, help=f"seeds per cell (default: {SEEDS})")
     parser.add_argument("--minutes", type=float, help="time budget for training; the next call goes on from there")
-    parser.add_argument("--n-jobs", type=int, help="worker processes (default: one per core, or one on a GPU)")
+    parser.add_argument("--n-jobs", type=int, help="worker processes (default: one per GPU or, without any, per core)")
     arguments = parser.parse_args()
     try:
         reproduce(**vars(arguments))

@@ -58,6 +58,6 @@ def test_a_table_is_finished_though_a_worker_is_lost_on_the_way(cluster, tmp_pat
     killer.join()
     assert [worker.poll() for worker in workers].count(-signal.SIGKILL) == 1
     assert done.unfinished == 0
-    assert sweep.run(TABLE, root=tmp_path / "undisturbed", backend="sequential", n_jobs=2, **plan).stored >= done.stored
+    sweep.run(TABLE, root=tmp_path / "undisturbed", backend="sequential", n_jobs=2, **plan)
     assert contents(root) == contents(tmp_path / "undisturbed")
     assert nothing_is_left_over(root)

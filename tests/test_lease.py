@@ -72,14 +72,14 @@ def test_a_silent_owners_lease_is_followed_and_one_that_beats_is_not(tmp_path):
 
 def test_a_child_is_told_from_others_and_a_released_lease_has_no_age(tmp_path):
     lease = take(tmp_path)
-    assert not lease.childs
-    for owner, childs in (
+    assert not lease.of_a_child
+    for owner, of_a_child in (
         ({"parent": os.getpid()}, True),
         ({"parent": os.getpid(), "host": "elsewhere"}, False),
         ({"parent": os.getppid()}, False),
     ):
         rewrite(lease, **owner)
-        assert next(leases(tmp_path)).childs == childs
+        assert next(leases(tmp_path)).of_a_child == of_a_child
     lease.release()
     assert not lease.age > 0.0
 

@@ -43,8 +43,10 @@ def largest_loss(shifts: np.ndarray, weights: np.ndarray, z: float, negligible: 
 
 
 def _where_loss_is(target: np.ndarray, shifts: np.ndarray, weights: np.ndarray, z: float) -> np.ndarray:
-    """x with loss(x) = target: of two Gaussians by formula, of more by bisection, within 40 z of the shifts; beyond,
-    the tails are 0 or 1 all the same.  NaN or an end of the range where no loss is so small."""
+    """x with loss(x) = target; anything where no loss is so small.
+
+    By formula for a mixture of two, else by bisection within 40 z of the shifts: beyond, the tails are 0 or 1.
+    """
     if len(shifts) == 2:
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = target + np.log(-np.expm1(np.log(weights[0]) - target))  # log(e^target − w_0)

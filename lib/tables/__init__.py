@@ -8,7 +8,7 @@ A table file defines ``TABLE``, a :class:`Table`: its rows and columns, the numb
     '96.98 ± 0.12'
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -39,6 +39,22 @@ class Printed:
 
 Row = str
 Column = float | None  # None stands for ε = ∞
+Number = float | tuple[float, float] | Printed | None  # a mean, with its standard error, anything else, nothing
+
+
+def printed(columns: Sequence[Column], rows: Mapping[Row, Sequence[Number]]) -> dict[tuple[Row, Column], Printed]:
+    """The numbers of a table row by row; a row that ends early, and None, leave cells out.
+
+    >>> printed((0.0, 1.0), {"LeNet-5": (99.2, (98.4, 0.03)), "VGG": (None, Printed())})["LeNet-5", 1.0].text
+    '98.40 ± 0.03'
+    """
+    found = {}
+    for row, numbers in rows.items():
+        for column, number in zip(columns[: len(numbers)], numbers, strict=True):
+            if number is not None:
+                of_cell = number if isinstance(number, tuple) else (number,)
+                found[row, column] = number if isinstance(number, Printed) else Printed(*of_cell)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ The DPSGD rows of v1 Table 6 with other printed numbers for layer norm; ours are
 (:mod:`lib.tables.agnews_si_dpsgd`).
 """
 
-from lib.tables import Printed, Table, agnews_si_dpsgd
+from lib.tables import Table, agnews_si_dpsgd, printed
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1)
 _PRINTED = {  # ε: ∞, 7, 3, 1, .5, .1
@@ -20,11 +20,7 @@ TABLE = Table(
     rows=tuple(_PRINTED),
     column="epsilon",
     columns=COLUMNS,
-    printed={
-        (row, column): Printed(value)
-        for row, values in _PRINTED.items()
-        for column, value in zip(COLUMNS, values, strict=True)
-    },
+    printed=printed(COLUMNS, _PRINTED),
     cell=agnews_si_dpsgd.cell,
     grid=agnews_si_dpsgd.TABLE.grid,
     tuning=agnews_si_dpsgd.tuning,

@@ -10,7 +10,7 @@ vocabulary is theirs; in v1's code it is that of the private texts.  With fewer 
 from typing import Any, NamedTuple
 
 from lib.run import Run
-from lib.tables import Printed, Table
+from lib.tables import Table, printed
 from lib.tables.mnist_si_dpsgd import METHODS, regime
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05)
@@ -79,11 +79,7 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="epsilon",
     columns=COLUMNS,
-    printed={
-        (row, column): Printed(value)
-        for row, values in _PRINTED.items()
-        for column, value in zip(COLUMNS, values, strict=True)
-    },
+    printed=printed(COLUMNS, _PRINTED),
     cell=cell,
     grid={"lr": (0.25, 1.0, 4.0)},
     tuning=tuning,

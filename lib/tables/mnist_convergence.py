@@ -36,7 +36,7 @@ def cell(row: str, column: float, *, seed: int, tier: str, lr: float = LR) -> Ru
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The tuning runs of the table; those for σ of the table are the very same runs."""
-    return mnist_noise.tuning("BN-LeNet-5", column, tier=tier, lr=lr)
+    return mnist_noise.TABLE.tuning("BN-LeNet-5", column, tier=tier, lr=lr)
 
 
 TABLE = Table(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lib.run import Run
-from lib.tables import Printed, Table, _public, mnist_si_dpsgd
+from lib.tables import Table, _public, mnist_si_dpsgd, printed
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05)
 PLAIN, LN, BN = "DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)", "DPSGD (BN-LeNet-5)"
@@ -89,11 +89,7 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="epsilon",
     columns=COLUMNS,
-    printed={
-        (row, column): Printed(value)
-        for row, values in _PRINTED.items()
-        for column, value in zip(COLUMNS, values, strict=True)
-    },
+    printed=printed(COLUMNS, _PRINTED),
     cell=cell,
     grid=mnist_si_dpsgd.TABLE.grid,
     tuning=tuning,

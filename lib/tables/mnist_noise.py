@@ -6,10 +6,8 @@ the training set, for plain and normalised rows alike.  The column σ = .3 is no
 plain models do "not converge" there.
 """
 
-from typing import Any, NamedTuple
-
-from lib.run import Run
-from lib.tables import Printed, Table
+from lib.tables import Printed, Table, printed
+from lib.tables._noise import NoisyWeights, Size
 
 COLUMNS = (0.0, 0.01, 0.1, 0.3, 1.0, 2.0)
 MODELS = {
@@ -33,49 +31,13 @@ _PRINTED = {  # σ: 0, .01, .1, .3 (text of section 2), 1, 2
     "LN-LeNet-5": [(99.16, 0.08), (99.14, 0.06), (99.13, 0.07), None, (99.21, 0.05), (99.19, 0.07)],
 }
 
-
-class Size(NamedTuple):
-    """What a tier changes."""
-
-    dataset: str
-    batch_size: int
-    epochs: int
-    noisy_epochs: int  # for σ ≥ 0.3: "the larger the noise, the slower the training"
-    tuning_epochs: int
-    validation_examples: int
-
-
 SIZES = {
     "smoke": Size("digits", batch_size=64, epochs=3, noisy_epochs=3, tuning_epochs=1, validation_examples=297),
     "cpu": Size("mnist", batch_size=256, epochs=6, noisy_epochs=20, tuning_epochs=3, validation_examples=10_000),
     "paper": Size("mnist", batch_size=256, epochs=30, noisy_epochs=100, tuning_epochs=10, validation_examples=10_000),
 }
 
-
-def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
-    """Adam, step size falling linearly to 0, fresh noise on weights and biases at every step and test batch."""
-    epochs = SIZES[tier].noisy_epochs if column >= 0.3 else SIZES[tier].epochs
-    return _run(row, column, seed=seed, tier=tier, lr=lr, epochs=epochs)
-
-
-def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
-    """The same, shorter, on a validation split of the training data."""
-    size = SIZES[tier]
-    return _run(row, column, tier=tier, lr=lr, epochs=size.tuning_epochs, validation_examples=size.validation_examples)
-
-
-def _run(row: str, column: float, *, tier: str, **settings: Any) -> Run:
-    model, norm = MODELS[row]
-    return Run(
-        dataset=SIZES[tier].dataset,
-        batch_size=SIZES[tier].batch_size,
-        model=model,
-        norm=norm,
-        weight_noise_std=column,
-        lr_schedule="linear",
-        **settings,
-    )
-
+_CELLS = NoisyWeights(MODELS, SIZES)
 
 TABLE = Table(
     name="mnist_noise",
@@ -86,13 +48,8 @@ TABLE = Table(
     rows=tuple(MODELS),
     column="weight_noise_std",
     columns=COLUMNS,
-    printed={
-        (row, column): value if isinstance(value, Printed) else Printed(*value)
-        for row, values in _PRINTED.items()
-        for column, value in zip(COLUMNS, values, strict=True)
-        if value is not None
-    },
-    cell=cell,
+    printed=printed(COLUMNS, _PRINTED),
+    cell=_CELLS.cell,
     grid={"lr": LR_GRID},
-    tuning=tuning,
+    tuning=_CELLS.tuning,
 )

@@ -28,12 +28,12 @@ ROWS = {
 def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
     """The table's run with one choice changed."""
     model, changes = ROWS[row]
-    return replace(mnist_noise.cell(model, column, seed=seed, tier=tier, lr=lr), **changes)
+    return replace(mnist_noise.TABLE.cell(model, column, seed=seed, tier=tier, lr=lr), **changes)
 
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The table's own tuning runs."""
-    return mnist_noise.tuning(ROWS[row][0], column, tier=tier, lr=lr)
+    return mnist_noise.TABLE.tuning(ROWS[row][0], column, tier=tier, lr=lr)
 
 
 TABLE = Table(

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lib.run import Run
-from lib.tables import Printed, Table, _public
+from lib.tables import Table, _public, printed
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05, 0.025)
 
@@ -144,11 +144,7 @@ TABLE = Table(
     rows=("DPSGD [1]", "DPSGD (tensorflow privacy)", "LATENT [5]", *list(ROWS)[2:]),
     column="epsilon",
     columns=COLUMNS,
-    printed={
-        (row, column): Printed(value)
-        for row, values in _PRINTED.items()
-        for column, value in zip(COLUMNS, values, strict=False)
-    },
+    printed=printed(COLUMNS, _PRINTED),
     cell=cell,
     grid={"lr": (0.25, 0.5, 1.0, 2.0)},
     tuning=tuning,
