@@ -7,6 +7,7 @@ neighbouring_relation='add_or_remove_one')
 Batches and event come from one object, so a run cannot be sampled in one way and accounted in another.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,12 +21,16 @@ from lib.accounting import SAMPLERS, Event
 class Sampler:
     """One of :data:`lib.accounting.SAMPLERS` over ``examples``, with batches of (expected) size ``batch_size`` L.
 
-    An epoch is ⌊N/L⌋ steps.  Raises ``ValueError`` for an unknown sampler and for a batch larger than the data set.
+    An epoch is ⌊N/L⌋ steps.  Of ``poisson`` alone, ``groups`` b: the examples take turns, step t sampling with
+    probability bq from those whose index is t modulo b (cyclic Poisson sampling, 2306.08153), so that to each of them
+    every b-th step is a step.  Raises ``ValueError`` for an unknown sampler, for a batch larger than the data set and
+    for more groups than there are batches in it.
     """
 
     name: str
     examples: int
     batch_size: int
+    groups: int = 1
 
     def __post_init__(self) -> None:
         if self.name not in SAMPLERS:
@@ -34,6 +39,9 @@ class Sampler:
             raise ValueError(
                 f"batch_size: expected 1 to {self.examples}, the size of the training set; got {self.batch_size}"
             )
+        most = self.steps_per_epoch if self.name == "poisson" else 1
+        if not 1 <= self.groups <= most:
+            raise ValueError(f"groups: expected 1 to {most} for sampler {self.name!r}; got {self.groups}")
 
     @property
     def sampling_prob(self) -> float:
@@ -45,24 +53,32 @@ class Sampler:
         return self.examples // self.batch_size
 
     def event(self, *, noise_multiplier: float, steps: int, neighbouring_relation: str = "add_or_remove_one") -> Event:
-        """What ``steps`` noisy sums over these batches are to an accountant."""
-        return Event(noise_multiplier, self.sampling_prob, steps, self.name, neighbouring_relation)
+        """What ``steps`` noisy sums over these batches are to an accountant, for the example that has most of them."""
+        its_steps, sampling_prob = math.ceil(steps / self.groups), self.sampling_prob * self.groups
+        return Event(noise_multiplier, sampling_prob, its_steps, self.name, neighbouring_relation)
 
-    def epoch(self, generator: torch.Generator) -> Iterator[Tensor]:
-        """One epoch's batches as tensors of indices, drawn from ``generator`` on its device."""
+    def epoch(self, generator: torch.Generator, first_step: int = 0) -> Iterator[Tensor]:
+        """One epoch's batches as tensors of indices, drawn from ``generator`` on its device.
+
+        ``first_step``: the number of the epoch's first step in the run, which tells whose turn it is.
+        """
+        if self.name == "poisson":
+            return self._poisson(generator, first_step)
         return {
-            "poisson": self._poisson,
             "without_replacement": self._without_replacement,
             "with_replacement": self._with_replacement,
             "shuffled": self._shuffled,
+            "fixed_order": self._fixed_order,
         }[self.name](generator)
 
-    def _poisson(self, generator: torch.Generator) -> Iterator[Tensor]:
-        """Each example with probability q by itself, so sizes vary and a batch may be empty."""
-        for _ in range(self.steps_per_epoch):
+    def _poisson(self, generator: torch.Generator, first_step: int) -> Iterator[Tensor]:
+        """Each example by itself, with the same probability, so sizes vary and a batch may be empty."""
+        for step in range(first_step, first_step + self.steps_per_epoch):
+            turn = step % self.groups
+            candidates = len(range(turn, self.examples, self.groups))
             # In double precision: float32 draws would round a small q by up to 1 in 10,000.
-            draws = torch.rand(self.examples, dtype=torch.float64, generator=generator, device=generator.device)
-            yield (draws < self.sampling_prob).nonzero().squeeze(1)
+            draws = torch.rand(candidates, dtype=torch.float64, generator=generator, device=generator.device)
+            yield (draws < self.sampling_prob * self.groups).nonzero().squeeze(1) * self.groups + turn
 
     def _without_replacement(self, generator: torch.Generator) -> Iterator[Tensor]:
         """L different examples, all subsets alike, afresh in every step."""
@@ -78,3 +94,7 @@ class Sampler:
         """A fresh permutation, cut up; the examples left over after the last full batch sit this epoch out."""
         order = torch.randperm(self.examples, generator=generator, device=generator.device)
         return iter(order[: self.steps_per_epoch * self.batch_size].split(self.batch_size))
+
+    def _fixed_order(self, generator: torch.Generator) -> Iterator[Tensor]:
+        """The permutation that belongs to the generator's seed: batches come back exactly ⌊N/L⌋ steps later."""
+        return self._shuffled(torch.Generator(generator.device).manual_seed(generator.initial_seed()))

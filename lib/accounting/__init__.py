@@ -26,11 +26,13 @@ from lib.accounting._event import NEIGHBOURING_RELATIONS, SAMPLERS, Event, check
 from lib.accounting._gaussian import analytic_gaussian, classical_gaussian
 from lib.accounting._registry import accountants, check_match, is_upper_bound
 from lib.accounting._si_dpsgd import si_dpsgd_delta, si_dpsgd_epsilon
+from lib.accounting._spectrum import Spectrum
 
 __all__ = [
     "NEIGHBOURING_RELATIONS",
     "SAMPLERS",
     "Event",
+    "Spectrum",
     "accountants",
     "analytic_gaussian",
     "check_match",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-SAMPLERS = ("poisson", "without_replacement", "with_replacement", "shuffled")
+SAMPLERS = ("poisson", "without_replacement", "with_replacement", "shuffled", "fixed_order")
 NEIGHBOURING_RELATIONS = ("add_or_remove_one", "replace_one")
 
 
@@ -29,6 +29,7 @@ class Event:
                             | without_replacement: L different examples, drawn afresh in every step
                             | with_replacement: L draws of one example, repeats allowed, afresh in every step
                             | shuffled: each epoch a permutation cut into batches
+                            | fixed_order: one permutation cut into batches, the same in every epoch
     neighbouring_relation   add_or_remove_one: sums differ by at most C | replace_one: by at most 2C
     ======================  ============================================================================================
 

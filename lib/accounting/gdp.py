@@ -5,7 +5,8 @@
     >>> round(epsilon(noise_multiplier=4.0, **one_pass), 3)  # one participation, no amplification claimed
     0.926
 
-Shuffled epochs: an example is in at most one batch of each epoch, so K is the number of epochs begun.  The epoch is
+Shuffled epochs, or one fixed order: an example is in at most one batch of each epoch, so K is the number of epochs
+begun.  The epoch is
 taken to have ⌊1/q⌋ steps, leftover examples sitting it out; with a ragged last batch K is only smaller.  Full batches
 (q = 1): K = T, exact.  Source: Dong, Roth and Su 2019 (1905.02383), corollary 3.3.
 """
@@ -16,7 +17,9 @@ from lib.accounting._event import Event, Events
 from lib.accounting._gaussian import gdp_delta, gdp_epsilon
 
 MATCHES = {
-    (sampler, relation) for sampler in ("shuffled", "poisson") for relation in ("add_or_remove_one", "replace_one")
+    (sampler, relation)
+    for sampler in ("shuffled", "fixed_order", "poisson")
+    for relation in ("add_or_remove_one", "replace_one")
 }
 UPPER_BOUND = True
 

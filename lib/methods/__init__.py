@@ -24,12 +24,13 @@ Public = tuple[Tensor, Tensor]  # inputs (M, …) and labels (M,)
 class Method(ABC):
     """One run's method, over a training set of ``examples``.
 
-    ``steps`` may be fewer than the run's epochs hold: a privacy budget can end the training.
+    ``steps`` may be fewer than the run's epochs hold: a privacy budget can end the training.  ``groups`` of examples
+    take turns, see :class:`~lib.sampling.Sampler`.
     """
 
-    def __init__(self, run: Run, examples: int) -> None:
+    def __init__(self, run: Run, examples: int, *, groups: int = 1) -> None:
         self.run = run
-        self.sampler = Sampler(run.sampler, examples, run.batch_size)
+        self.sampler = Sampler(run.sampler, examples, run.batch_size, groups)
         self.steps = run.epochs * self.sampler.steps_per_epoch
 
     def batches(self, generator: torch.Generator, step: int) -> Iterator[Tensor]:
@@ -38,7 +39,7 @@ class Method(ABC):
         ``generator`` as it was when the epoch began; the last epoch ends with ``steps``.
         """
         done = step % self.sampler.steps_per_epoch
-        return islice(self.sampler.epoch(generator), done, self.steps - (step - done))
+        return islice(self.sampler.epoch(generator, step - done), done, self.steps - (step - done))
 
     def prepare(self, model: nn.Module, public: Public | None) -> None:  # noqa: B027  most have nothing to prepare
         """Called before every epoch, with the run's public examples as the model takes them."""

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from lib.grads import Groups, clipped_mean, clipped_sum
 from lib.methods import Public, refuse
 from lib.methods._converged import Converged
-from lib.methods.dpsgd import ADAPTIVE_ONLY, DPSGD, LOSS, MICROBATCH, check
+from lib.methods.dpsgd import ADAPTIVE_ONLY, CORRELATED_ONLY, DPSGD, LOSS, MICROBATCH, check
 from lib.run import Run
 
 RUNNING = "batch norm's running averages are released with the network, and unaccounted"
@@ -88,7 +88,7 @@ class BatchClipping(DPSGD):
 def check_mini_sets(run: Run) -> None:
     """``ValueError`` for mini-sets that do not fill a batch, or for which one example changes more than one."""
     size, batch = run.mini_set_size, run.batch_size
-    refuse(run, "statistics", "statistics_share")
+    refuse(run, "statistics", "statistics_share", *CORRELATED_ONLY)
     if batch % size:
         raise ValueError(f"mini_set_size: expected a divisor of batch_size {batch}; got {size}")
     if size == 1:
@@ -96,7 +96,7 @@ def check_mini_sets(run: Run) -> None:
         refuse(run, "fix_converged")
         return
     refuse(run, "gradient_noise_std", "weight_noise_std")
-    if run.neighbouring_relation != "replace_one" and (size != batch or run.sampler == "shuffled"):
+    if run.neighbouring_relation != "replace_one" and (size != batch or run.sampler in ("shuffled", "fixed_order")):
         raise ValueError(
             f"neighbouring_relation: expected replace_one for mini-sets of {size} in {run.sampler} batches of {batch}, "
             f"as one example more shifts all that follow; got {run.neighbouring_relation!r}"

@@ -32,6 +32,7 @@ ASSUMES = (
 )
 BATCH_CLIPPING_ONLY = ("mini_set_size", "averaged_over", "fix_converged")
 ADAPTIVE_ONLY = ("gradient_norm_examples", "layers", "adaptive_clipping")
+CORRELATED_ONLY = ("noise_power", "noise_bands")
 PUBLIC = "; the public examples are public"
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
@@ -40,9 +41,10 @@ class DPSGD(Method):
     """The method of the module's page, set up for one run."""
 
     sensitivity = "sensitivity C"  # in words, for the record
+    assumes = ASSUMES
 
-    def __init__(self, run: Run, examples: int, model: nn.Module, *, discount: float = 1.0) -> None:
-        super().__init__(run, examples)
+    def __init__(self, run: Run, examples: int, model: nn.Module, *, discount: float = 1.0, groups: int = 1) -> None:
+        super().__init__(run, examples, groups=groups)
         self.budget = budget(run, self.sampler, discount)
         self.steps = self.budget.steps
         device = next(model.parameters()).device
@@ -79,8 +81,12 @@ class DPSGD(Method):
         total, std = self.summed(model, x, y, step), self.noise_std(step)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                parameter.grad = (total[name] + self._draw(parameter, std)) / self.run.batch_size
+                parameter.grad = (total[name] + self.noise(name, parameter, std)) / self.run.batch_size
         self._statistics.release(model, x, self.noise_multiplier(step))
+
+    def noise(self, name: str, parameter: Tensor, std: float) -> Tensor:
+        """What hides this step's sum in ``parameter``, called ``name``."""
+        return self._draw(parameter, std)
 
     def _draw(self, parameter: Tensor, std: float) -> Tensor:
         return torch.empty_like(parameter).normal_(0.0, std, generator=self._noise).detach()
@@ -89,7 +95,7 @@ class DPSGD(Method):
         run = self.run
         if run.statistics == "mixed":
             return self._block({"epsilon": None, "assumes": "", "why": MIXED})
-        assumes = ASSUMES + (PUBLIC if run.public_examples else "")
+        assumes = self.assumes + (PUBLIC if run.public_examples else "")
         able = accounting.accountants(sampler=run.sampler, neighbouring_relation=run.neighbouring_relation)
         prover = next((name for name in PROVERS if name in able), None)
         if prover is None:
@@ -118,9 +124,10 @@ def _finite(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def check(run: Run) -> None:
-    """``ValueError`` for settings under which per-example clipping bounds nothing, or that do nothing here."""
-    refuse(run, "gradient_noise_std", "weight_noise_std")
+def check(run: Run, *others: str) -> None:
+    """``ValueError`` for settings under which per-example clipping bounds nothing, or that do nothing here: those of
+    ``others`` too."""
+    refuse(run, "gradient_noise_std", "weight_noise_std", *others)
     if run.norm == "batch":
         raise ValueError(
             f"norm: expected another for method {run.method!r} with every example clipped by itself; got 'batch', "
@@ -131,6 +138,5 @@ def check(run: Run) -> None:
 
 
 def build(run: Run, examples: int, model: nn.Module) -> DPSGD:
-    check(run)
-    refuse(run, "test_at", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
+    check(run, "test_at", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY, *CORRELATED_ONLY)
     return DPSGD(run, examples, model)

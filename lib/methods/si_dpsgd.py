@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from lib import accounting
-from lib.methods import refuse
 from lib.methods._statistics import MIXED
-from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, DPSGD, check
+from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, CORRELATED_ONLY, DPSGD, check
 from lib.run import Run
 
 
@@ -90,8 +89,7 @@ def _set(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
 
 
 def build(run: Run, examples: int, model: nn.Module) -> SIDPSGD:
-    check(run)
-    refuse(run, "statistics_share", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
+    check(run, "statistics_share", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY, *CORRELATED_ONLY)
     if run.optimizer != "sgd":
         raise ValueError(
             "optimizer: expected sgd for method 'si_dpsgd', whose noise is scaled by the step size; "

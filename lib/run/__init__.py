@@ -79,6 +79,8 @@ class Run:
     statistics_batch        of mixed: the private examples that share statistics; 0: the whole batch
     statistics_clip_norm    C' of noised_batch: the bound on activations in the statistics
     statistics_share        of noised_batch: the part of the budget, in µ², that the statistics get
+    noise_power             p of correlated_noise: 0 DPSGD … 1 SI-DPSGD, see :class:`lib.accounting.Spectrum`
+    noise_bands             how many of its coefficients are kept; 0: all
     ======================  ============================================================================================
 
     Raises ``ValueError`` or ``TypeError`` naming the field, what was expected and what came.
@@ -132,6 +134,8 @@ class Run:
     statistics_batch: int = 0
     statistics_clip_norm: float | None = None
     statistics_share: float = 0.0
+    noise_power: float = 0.0
+    noise_bands: int = 0
 
     def __post_init__(self) -> None:
         for name, kind in _kinds(type(self)).items():

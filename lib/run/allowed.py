@@ -39,6 +39,8 @@ AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1} | dict.fromkeys(
         "gradient_norm_examples",
         "statistics_batch",
         "statistics_share",
+        "noise_power",
+        "noise_bands",
         "lr_decay_epochs",
         "weight_noise_std",
         "gradient_noise_std",

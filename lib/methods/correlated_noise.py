@@ -1,0 +1,84 @@
+"""DPSGD whose noise is correlated over time: the spectrum between DPSGD and SI-DPSGD, at an ε that is proven.
+
+    ``ĝ_t = (Σ_{i in batch} g_i · min(1, C/‖g_i‖) + zC Σ_k c'_k ξ_{t−k}) / L``,  ξ ~ N(0, 1)
+
+c' are the coefficients of C⁻¹ = A^−p (:class:`lib.accounting.Spectrum`), p the run's ``noise_power``: 0 is DPSGD, 1 is
+SI-DPSGD, each step taking the last one's noise away, and p = ½ its sound heir: most of the noise is taken away later,
+for a sensitivity that grows with log T and not with √T.
+
+``sampler`` fixed_order   every example comes back after exactly one epoch, so the sensitivity is known exactly, and
+                          nothing is gained by sampling.  ``noise_bands`` keeps the first b of c', hence b draws
+``sampler`` poisson       b bands of C itself: what an example adds in steps b and more apart is then orthogonal, and
+                          where the examples take turns, b steps each, every turn is a Poisson sample of its own
+                          (Choquette-Choo et al. 2023, 2306.08153, theorem 4).  One band is DPSGD
+"""
+
+import math
+
+import numpy as np
+from torch import Tensor, nn
+
+from lib.accounting import Spectrum
+from lib.methods.dpsgd import ADAPTIVE_ONLY, ASSUMES, BATCH_CLIPPING_ONLY, DPSGD, check
+from lib.run import Run
+from lib.sampling import Sampler
+
+BANDED = {"fixed_order": "noise", "poisson": "strategy"}  # by sampler
+
+
+class CorrelatedNoise(DPSGD):
+    """The method of the module's page, set up for one run."""
+
+    assumes = ASSUMES + "; an example that is removed leaves its place in the order of the examples empty"
+
+    def __init__(self, run: Run, examples: int, model: nn.Module) -> None:
+        in_order = run.sampler == "fixed_order"
+        period = Sampler(run.sampler, examples, run.batch_size).steps_per_epoch
+        steps = run.epochs * period
+        spectrum = Spectrum(power=run.noise_power, steps=steps, bands=run.noise_bands, banded=BANDED[run.sampler])
+        moved = spectrum.sensitivity(period=period if in_order else steps)
+        # The accountant counts K participations in a fixed order as √K, and those of Poisson sampling one by one.
+        discount = moved / math.sqrt(run.epochs) if in_order else moved
+        super().__init__(run, examples, model, discount=discount, groups=1 if in_order else run.noise_bands)
+        self.sensitivity = f"sensitivity {moved:.4g} C of C = A^{run.noise_power:g}"
+        kept = (run.noise_bands or steps) - 1
+        self._recursive = not in_order
+        self._weights = (-spectrum.strategy if self._recursive else spectrum.noise)[1 : kept + 1]
+        self._past: dict[str, Tensor] = {}  # (bands − 1, parameters) of unit noise, the oldest overwritten
+
+    def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
+        self._step = step
+        super().backward(model, x, y, step)
+
+    def noise(self, name: str, parameter: Tensor, std: float) -> Tensor:
+        fresh, kept = self._draw(parameter, 1.0), len(self._weights)
+        if not kept:
+            return std * fresh
+        if name not in self._past:
+            self._past[name] = parameter.new_zeros(kept, parameter.numel())
+        past = self._past[name]
+        by_row = parameter.new_tensor(self._weights[(self._step - 1 - np.arange(kept)) % kept])
+        correlated = fresh + (by_row @ past).view_as(parameter)
+        past[self._step % kept] = (correlated if self._recursive else fresh).flatten()
+        return std * correlated
+
+
+def build(run: Run, examples: int, model: nn.Module) -> CorrelatedNoise:
+    check(run, "test_at", "statistics_share", "noise_multiplier_decay", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
+    if run.sampler not in BANDED:
+        raise ValueError(
+            f"sampler: expected one of {', '.join(BANDED)} for method 'correlated_noise', whose sensitivity depends on "
+            f"when an example comes back; got {run.sampler!r}"
+        )
+    if run.sampler == "poisson" and not run.noise_bands:
+        raise ValueError(
+            "noise_bands: expected at least 1 for sampler 'poisson', whose examples take so many turns; got 0"
+        )
+    if run.epsilon is not None and run.noise_multiplier is not None:
+        raise ValueError(
+            "noise_multiplier: expected None beside an epsilon for method 'correlated_noise', whose sensitivity is "
+            f"that of the whole run; got {run.noise_multiplier!r}"
+        )
+    if run.statistics == "mixed":
+        raise ValueError("statistics: expected 'public' or 'per_example' for method 'correlated_noise'; got 'mixed'")
+    return CorrelatedNoise(run, examples, model)
