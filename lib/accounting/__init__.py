@@ -27,6 +27,7 @@ from lib.accounting._gaussian import analytic_gaussian, classical_gaussian
 from lib.accounting._registry import accountants, check_match, is_upper_bound
 from lib.accounting._si_dpsgd import si_dpsgd_delta, si_dpsgd_epsilon
 from lib.accounting._spectrum import Spectrum
+from lib.accounting._transcript import si_dpsgd_moved, si_dpsgd_proven_epsilon
 
 __all__ = [
     "NEIGHBOURING_RELATIONS",
@@ -45,6 +46,8 @@ __all__ = [
     "noise_multiplier",
     "si_dpsgd_delta",
     "si_dpsgd_epsilon",
+    "si_dpsgd_moved",
+    "si_dpsgd_proven_epsilon",
     "smallest_noise",
     "steps",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lib import registry
+from lib import registry, schedules
 from lib.run import Run
 from lib.sampling import Sampler
 
@@ -40,6 +40,18 @@ class Method(ABC):
         """
         done = step % self.sampler.steps_per_epoch
         return islice(self.sampler.epoch(generator, step - done), done, self.steps - (step - done))
+
+    def lr_factor(self, step: int) -> float:
+        """What the run's step size is multiplied by at ``step``."""
+        run, per_epoch = self.run, self.sampler.steps_per_epoch
+        return schedules.factor(
+            run.lr_schedule,
+            step,
+            steps=run.epochs * per_epoch,
+            steps_per_epoch=per_epoch,
+            decay=run.lr_decay,
+            decay_epochs=run.lr_decay_epochs,
+        )
 
     def prepare(self, model: nn.Module, public: Public | None) -> None:  # noqa: B027  most have nothing to prepare
         """Called before every epoch, with the run's public examples as the model takes them."""

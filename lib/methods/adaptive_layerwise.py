@@ -87,7 +87,7 @@ def _mean_norm(norms: dict[str, Tensor], group: tuple[str, ...]) -> float:
 
 def build(run: Run, examples: int, model: nn.Module) -> AdaptiveLayerwise:
     check_mini_sets(run)
-    refuse(run, "test_at", "clipped")
+    refuse(run, "clipped")
     if not run.gradient_norm_examples:
         raise ValueError("gradient_norm_examples: expected at least 1 for method 'adaptive_layerwise'; got 0")
     return AdaptiveLayerwise(run, examples, model)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from lib.grads import Groups, clipped_mean, clipped_sum
 from lib.methods import Public, refuse
 from lib.methods._converged import Converged
-from lib.methods.dpsgd import ADAPTIVE_ONLY, CORRELATED_ONLY, DPSGD, LOSS, MICROBATCH, check
+from lib.methods.dpsgd import ADAPTIVE_ONLY, CORRELATED_ONLY, DPSGD, LOSS, MICROBATCH, SI_DPSGD_ONLY, check
 from lib.run import Run
 
 RUNNING = "batch norm's running averages are released with the network, and unaccounted"
@@ -88,7 +88,7 @@ class BatchClipping(DPSGD):
 def check_mini_sets(run: Run) -> None:
     """``ValueError`` for mini-sets that do not fill a batch, or for which one example changes more than one."""
     size, batch = run.mini_set_size, run.batch_size
-    refuse(run, "statistics", "statistics_share", *CORRELATED_ONLY)
+    refuse(run, "statistics", "statistics_share", *CORRELATED_ONLY, *SI_DPSGD_ONLY)
     if batch % size:
         raise ValueError(f"mini_set_size: expected a divisor of batch_size {batch}; got {size}")
     if size == 1:
@@ -109,5 +109,5 @@ def check_mini_sets(run: Run) -> None:
 
 def build(run: Run, examples: int, model: nn.Module) -> BatchClipping:
     check_mini_sets(run)
-    refuse(run, "test_at", "clipped", *ADAPTIVE_ONLY)
+    refuse(run, "clipped", *ADAPTIVE_ONLY)
     return BatchClipping(run, examples, model)

@@ -19,7 +19,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from lib.accounting import Spectrum
-from lib.methods.dpsgd import ADAPTIVE_ONLY, ASSUMES, BATCH_CLIPPING_ONLY, DPSGD, check
+from lib.methods.dpsgd import ADAPTIVE_ONLY, ASSUMES, BATCH_CLIPPING_ONLY, DPSGD, SI_DPSGD_ONLY, check
 from lib.run import Run
 from lib.sampling import Sampler
 
@@ -64,7 +64,7 @@ class CorrelatedNoise(DPSGD):
 
 
 def build(run: Run, examples: int, model: nn.Module) -> CorrelatedNoise:
-    check(run, "test_at", "statistics_share", "noise_multiplier_decay", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
+    check(run, "statistics_share", "noise_multiplier_decay", *SI_DPSGD_ONLY, *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
     if run.sampler not in BANDED:
         raise ValueError(
             f"sampler: expected one of {', '.join(BANDED)} for method 'correlated_noise', whose sensitivity depends on "

@@ -33,6 +33,7 @@ ASSUMES = (
 BATCH_CLIPPING_ONLY = ("mini_set_size", "averaged_over", "fix_converged")
 ADAPTIVE_ONLY = ("gradient_norm_examples", "layers", "adaptive_clipping")
 CORRELATED_ONLY = ("noise_power", "noise_bands")
+SI_DPSGD_ONLY = ("test_at", "first_weights")
 PUBLIC = "; the public examples are public"
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
@@ -95,14 +96,19 @@ class DPSGD(Method):
         run = self.run
         if run.statistics == "mixed":
             return self._block({"epsilon": None, "assumes": "", "why": MIXED})
-        assumes = self.assumes + (PUBLIC if run.public_examples else "")
+        assumes = self.all_assumed
         able = accounting.accountants(sampler=run.sampler, neighbouring_relation=run.neighbouring_relation)
         prover = next((name for name in PROVERS if name in able), None)
         if prover is None:
             why = f"no accountant here covers {run.sampler} under {run.neighbouring_relation}"
             return self._block({"epsilon": None, "assumes": assumes, "why": why})
-        proven = _finite(self.budget.epsilon(prover))
+        proven = finite(self.budget.epsilon(prover))
         return self._block({"epsilon": proven, "assumes": assumes, "why": f"{self.sensitivity}, accountant {prover}"})
+
+    @property
+    def all_assumed(self) -> str:
+        """What every proof of this run assumes."""
+        return self.assumes + (PUBLIC if self.run.public_examples else "")
 
     def _block(self, proven: dict[str, Any]) -> dict[str, Any]:
         run = self.run
@@ -113,13 +119,13 @@ class DPSGD(Method):
             "sampling_prob": self.sampler.sampling_prob,
             "steps": self.steps,
             "delta": run.delta,
-            "claimed": {run.accountant: _finite(self.budget.epsilon(run.accountant))},
+            "claimed": {run.accountant: finite(self.budget.epsilon(run.accountant))},
             "proven": proven,
             "audited": None,
         }
 
 
-def _finite(epsilon: float) -> float | None:
+def finite(epsilon: float) -> float | None:
     """JSON has no infinity; no noise is no guarantee, null."""
     return epsilon if math.isfinite(epsilon) else None
 
@@ -138,5 +144,5 @@ def check(run: Run, *others: str) -> None:
 
 
 def build(run: Run, examples: int, model: nn.Module) -> DPSGD:
-    check(run, "test_at", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY, *CORRELATED_ONLY)
+    check(run, *SI_DPSGD_ONLY, *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY, *CORRELATED_ONLY)
     return DPSGD(run, examples, model)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from lib.methods import Method, Public, refuse
 from lib.methods._gradient_norms import GradientNorms
-from lib.methods.dpsgd import BATCH_CLIPPING_ONLY, CORRELATED_ONLY
+from lib.methods.dpsgd import BATCH_CLIPPING_ONLY, CORRELATED_ONLY, SI_DPSGD_ONLY
 from lib.run import Run
 
 NOT_PRIVATE = "non-private training: gradients are neither clipped nor noised"
@@ -56,12 +56,12 @@ PRIVATE_ONLY = (
     "epsilon",
     "accountant",
     "neighbouring_relation",
-    "test_at",
     "layers",
     "adaptive_clipping",
     "statistics_share",
     *BATCH_CLIPPING_ONLY,
     *CORRELATED_ONLY,
+    *SI_DPSGD_ONLY,
 )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from lib import accounting
 from lib.methods._statistics import MIXED
-from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, CORRELATED_ONLY, DPSGD, check
+from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, CORRELATED_ONLY, DPSGD, check, finite
 from lib.run import Run
 
 
@@ -31,6 +31,9 @@ class SIDPSGD(DPSGD):
         self._std = 0.0
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
+        if step == 0 and self.run.first_weights == "noised":
+            self._means = [parameter.detach().clone() for parameter in _trained(model)]
+            self._noise_weights(model, self.run.lr * self.lr_factor(0) * self.noise_std(0) / self.run.batch_size)
         total, self._std = self.summed(model, x, y, step), self.noise_std(step)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
@@ -42,8 +45,11 @@ class SIDPSGD(DPSGD):
         _set(parameters, self._means)
         optimizer.step()
         self._means = [parameter.clone() for parameter in parameters]
-        std = optimizer.param_groups[0]["lr"] * self._std / self.run.batch_size
-        for parameter in parameters:
+        self._noise_weights(model, optimizer.param_groups[0]["lr"] * self._std / self.run.batch_size)
+
+    @torch.no_grad()
+    def _noise_weights(self, model: nn.Module, std: float) -> None:
+        for parameter in _trained(model):
             parameter.add_(self._draw(parameter, std))
 
     @contextmanager
@@ -59,23 +65,45 @@ class SIDPSGD(DPSGD):
             _set(parameters, noised)
 
     def privacy(self) -> dict[str, Any]:
-        return self._block({"epsilon": None, "assumes": "", "why": f"claim not proven; see notebook 06: {self._why()}"})
-
-    def _why(self) -> str:
+        """Proven: of all θ_t together, which θ_T is one of; of µ_T nothing is."""
         run = self.run
-        if run.statistics == "mixed":
-            return MIXED
-        if run.test_at == "mu":
-            return "µ_T is used without noise"
-        if run.momentum or run.lr_schedule != "constant" or run.noise_multiplier_decay != 1 or run.clip_norm_decay != 1:
-            return "earlier participations add up"
+        if run.statistics == "mixed" or run.test_at == "mu":
+            why = MIXED if run.statistics == "mixed" else "µ_T is used without noise"
+            return self._block({"epsilon": None, "assumes": "", "why": f"claim not proven: {why}"})
+        epsilon = accounting.si_dpsgd_proven_epsilon(
+            moved=self._moved(),
+            sampling_prob=self.sampler.sampling_prob,
+            steps=self.steps,
+            delta=run.delta,
+            sampler=run.sampler,
+            neighbouring_relation=run.neighbouring_relation,
+        )
+        why = f"claim not proven: earlier participations add up{self._least()}; proven of all θ_t together"
+        return self._block({"epsilon": finite(epsilon), "assumes": self.all_assumed, "why": why})
+
+    def _moved(self) -> float:
+        steps = range(self.steps)
+        return accounting.si_dpsgd_moved(
+            step_sizes=[self.lr_factor(step) for step in steps],
+            clip_norms=[self.clip_norm(step) for step in steps],
+            noise_stds=[self.noise_std(step) for step in steps],
+            momentum=self.run.momentum,
+        )
+
+    def _least(self) -> str:
+        """The exact ε of a linear loss, in words, where it is known."""
+        run, names = self.run, ("momentum", "lr_schedule", "noise_multiplier_decay", "clip_norm_decay", "sampler")
+        if [getattr(run, name) for name in names] != [0.0, "constant", 1.0, 1.0, "poisson"]:
+            return ""
+        if run.neighbouring_relation != "add_or_remove_one":
+            return ""
         least = accounting.si_dpsgd_epsilon(
             noise_multiplier=self.budget.noise_multiplier,
             sampling_prob=self.sampler.sampling_prob,
             steps=self.steps,
             delta=run.delta,
         )
-        return f"for a linear loss θ_T alone has ε = {least:.3g}"
+        return f", and for a linear loss θ_T alone has ε = {least:.3g}"
 
 
 def _trained(model: nn.Module) -> list[nn.Parameter]:

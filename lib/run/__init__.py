@@ -79,6 +79,7 @@ class Run:
     statistics_batch        of mixed: the private examples that share statistics; 0: the whole batch
     statistics_clip_norm    C' of noised_batch: the bound on activations in the statistics
     statistics_share        of noised_batch: the part of the budget, in µ², that the statistics get
+    first_weights           of si_dpsgd: exact (θ_0 = µ_0, v1 algorithm 1) | noised (as v1's code begins)
     noise_power             p of correlated_noise: 0 DPSGD … 1 SI-DPSGD, see :class:`lib.accounting.Spectrum`
     noise_bands             how many of its coefficients are kept; 0: all
     ======================  ============================================================================================
@@ -134,6 +135,7 @@ class Run:
     statistics_batch: int = 0
     statistics_clip_norm: float | None = None
     statistics_share: float = 0.0
+    first_weights: str = "exact"
     noise_power: float = 0.0
     noise_bands: int = 0
 

@@ -21,6 +21,7 @@ CHOICES = {
     "accountant": accounting.accountants(),
     "neighbouring_relation": accounting.NEIGHBOURING_RELATIONS,
     "test_at": ("theta", "mu"),
+    "first_weights": ("exact", "noised"),
     "averaged_over": ("vectors", "examples"),
     "layers": ("tensors", "modules", "four_groups"),
     "adaptive_clipping": ("enhanced", "zhang", "multiplication_factors"),

@@ -14,18 +14,18 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lib import environment, methods, schedules, store
+from lib import environment, methods, store
 from lib.generators import generator
 from lib.layers import held_noise
 from lib.run import Run
 from lib.train._start import dataset_of, model_of, preprocessing_of
+from lib.train._start import optimizer_of as optimizer_of
 from lib.train.checkpoint import Checkpoint
 from lib.train.checkpoint import CheckpointError as CheckpointError
 from lib.train.evaluation import evaluate as evaluate
@@ -112,18 +112,7 @@ class Training:
         self.model = model_of(run, self._dataset, self._public)
         self.method = methods.build(run, len(self._dataset.train_labels), self.model)
         self.generators = {purpose: generator(run.seed, purpose, device) for purpose in self.PURPOSES}
-        momentum = {"momentum": run.momentum} if run.optimizer == "sgd" else {}
-        kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[run.optimizer]
-        self.optimizer = kind(self.model.parameters(), lr=run.lr, fused=True, **momentum)
-        factor = partial(
-            schedules.factor,
-            run.lr_schedule,
-            steps=run.epochs * self.method.sampler.steps_per_epoch,
-            steps_per_epoch=self.method.sampler.steps_per_epoch,
-            decay=run.lr_decay,
-            decay_epochs=run.lr_decay_epochs,
-        )
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
+        self.optimizer, self.schedule = optimizer_of(self.method, self.model)
 
     def __getstate__(self) -> dict[str, Any]:
         away = ("_dataset", "_public", "_clock")

@@ -1,7 +1,8 @@
-"""What a run starts from: its data, its public examples, its untrained model."""
+"""What a run starts from: its data, its public examples, its untrained model, its optimiser."""
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
 
 from lib import data, methods, models, pca
 from lib.data import Dataset
@@ -57,6 +58,15 @@ def model_of(run: Run, dataset: Dataset, public: methods.Public | None) -> nn.Mo
     model = model.to(dataset.train_inputs.device)
     _set_projection(model, run, dataset)
     return model
+
+
+def optimizer_of(method: methods.Method, model: nn.Module) -> tuple[torch.optim.Optimizer, LambdaLR]:
+    """What turns the method's gradients into updates, and its step sizes."""
+    run = method.run
+    momentum = {"momentum": run.momentum} if run.optimizer == "sgd" else {}
+    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[run.optimizer]
+    optimizer = kind(model.parameters(), lr=run.lr, fused=True, **momentum)
+    return optimizer, LambdaLR(optimizer, method.lr_factor)
 
 
 def _set_projection(model: nn.Module, run: Run, dataset: Dataset) -> None:

@@ -1,0 +1,92 @@
+"""The white-box attack: canaries in orthogonal coordinates, trained by the library's own step.
+
+Of m canaries each is among the examples by a fair coin.  Canary i's gradient is the same in every step, longer than the
+clip norm, and points along row i of an embedding and nowhere else, so clipping ties no canary to another and every row
+is an independent run of the mechanism on one example.  The other examples' gradients are zero: (ε, δ)-DP has to hold
+for such data too.  The attack reads, as ``released`` says,
+
+``last``        the last iterate: how far its row has moved from θ_0 against the canary's gradient
+``transcript``  Σ_t t·(θ_t − θ_0): every iterate, by the participations to be expected so far
+
+    >>> from lib.run import Run
+    >>> run = Run(dataset="digits", model="lenet5", method="dpsgd", optimizer="sgd", sampler="poisson", lr=0.1,
+    ...           epochs=1, batch_size=100, clip_norm=1.0, noise_multiplier=2.0)
+    >>> found = attack(run, examples=1437, canaries=500)
+    >>> found.one_run() <= 3.1
+    True
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lib.audit import bounds
+from lib.audit.attacked import coins, train
+from lib.generators import generator
+from lib.run import Run
+
+RELEASED = ("last", "transcript")
+SCALE, START = 1e3, 1e6  # logits of ∓1e9, which no training moves: gradients of norm 1e3·√2, always
+METHODS = ("dpsgd", "si_dpsgd", "correlated_noise")  # that clip every example by itself
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Scores (m,) and coins (m,) of the canaries, and the δ of the run."""
+
+    scores: np.ndarray
+    included: np.ndarray
+    delta: float
+
+    def one_run(self) -> float:
+        """ε, with 95 % confidence, from one run with many canaries, see :func:`lib.audit.bounds.one_run`."""
+        return bounds.one_run(self.scores, self.included, delta=self.delta)
+
+    def many_runs(self) -> float:
+        """ε, with 95 % confidence, of the rows as independent runs, see :func:`lib.audit.bounds.threshold`."""
+        return bounds.threshold(self.scores, self.included, delta=self.delta)
+
+
+class Canaries(nn.Module):
+    """Canary numbers (B,) → logits (B, 2), so sure of class 1 that those of class 0 have a constant gradient."""
+
+    def __init__(self, canaries: int) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(canaries, 2, dtype=torch.float64)
+        with torch.no_grad():
+            self.rows.weight.copy_(torch.tensor([-START, START]))
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        return SCALE * self.rows(numbers)
+
+    @torch.no_grad()
+    def moved(self) -> Tensor:
+        """How far every row has moved along its canary's update, (m,)."""
+        return self.rows.weight @ self.rows.weight.new_tensor([1.0, -1.0]) + 2 * START
+
+
+def attack(run: Run, *, examples: int, canaries: int = 2000, released: str = "last") -> Attack:
+    """Train as ``run`` says, but for its data and its model: ``canaries`` among ``examples``.
+
+    Raises ``ValueError`` for a method that does not clip every example by itself.
+    """
+    if released not in RELEASED:
+        raise ValueError(f"released: expected one of {', '.join(RELEASED)}; got {released!r}")
+    if run.method not in METHODS:
+        raise ValueError(f"method: expected one of {', '.join(METHODS)}; got {run.method!r}")
+    model, included = Canaries(canaries), coins(run, canaries)
+    # Canaries anywhere among the examples: in a fixed order, each has its own place in the epoch.
+    places = torch.randperm(examples, generator=generator(run.seed, "audit places"))[:canaries]
+    numbers, present = torch.zeros(examples, dtype=torch.long), torch.zeros(examples, dtype=torch.bool)
+    numbers[places], present[places] = torch.arange(canaries), included
+    scores = torch.zeros(canaries, dtype=torch.float64)
+
+    def observe(step: int) -> None:
+        scores.add_((step + 1) * model.moved())
+
+    watch = {"observe": observe} if released == "transcript" else {}
+    with train(run, model, numbers, torch.zeros_like(numbers), present, **watch):
+        found = scores if released == "transcript" else model.moved()
+    return Attack(found.numpy(), included.numpy(), run.delta)
