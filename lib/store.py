@@ -104,23 +104,15 @@ class Store:
         if run in self or path.exists():
             raise StoreError(f"{self._paths.get(run.id, path)}: already stored; a stored result is never overwritten")
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f".{run.id}-*.part"):  # by a writer that was killed
-            left.unlink(missing_ok=True)
-        # Hidden and without the ending .json until complete, so that no reader ever picks it up half-written.
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{run.id}-", suffix=".part", delete=False, encoding="utf-8"
-        ) as file:
-            try:
-                json.dump(record, file, indent=1, ensure_ascii=False, allow_nan=False)
-                file.flush()
-                os.fsync(file.fileno())
-            except BaseException:
-                os.unlink(file.name)
-                raise
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, path)
+        _write(path, record)
         self._paths[run.id] = path
         return path
+
+    def amend(self, record: Record, privacy: dict[str, Any]) -> None:
+        """Give the stored ``record`` another privacy block; all that was measured stays as it is."""
+        path = self._paths[record["id"]]
+        _write(path, validate(read(path) | {"privacy": privacy}))
+        self._records.pop(record["id"], None)
 
 
 def _check_writable(root: Path) -> None:
@@ -130,6 +122,24 @@ def _check_writable(root: Path) -> None:
             pass
     except OSError as error:
         raise StoreError(f"{root}: expected a folder that results can be written to; got {error}") from error
+
+
+def _write(path: Path, record: Record) -> None:
+    """Hidden and without the ending .json until complete, so that no reader ever picks it up half-written."""
+    for left in path.parent.glob(f".{record['id']}-*.part"):  # by a writer that was killed
+        left.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{record['id']}-", suffix=".part", delete=False, encoding="utf-8"
+    ) as file:
+        try:
+            json.dump(record, file, indent=1, ensure_ascii=False, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            os.unlink(file.name)
+            raise
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
 
 
 def write_measured(path: Path, results: dict[str, Any], env: dict[str, Any]) -> Path:

@@ -184,7 +184,7 @@ class Training:
                 "id": run.id,
                 "run": asdict(run),
                 "metrics": {f"{split}_accuracy": self.accuracies[-1]},
-                "privacy": self._privacy(),
+                "privacy": self.privacy(),
                 "history": {
                     "train_loss": self.losses,
                     f"{split}_accuracy": self.accuracies,
@@ -194,7 +194,7 @@ class Training:
             }
         )
 
-    def _privacy(self) -> dict[str, Any]:
+    def privacy(self) -> dict[str, Any]:
         """What the method says, with what has to be assumed of the data."""
         block = self.method.privacy()
         if block["proven"]["assumes"]:

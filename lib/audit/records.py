@@ -1,0 +1,68 @@
+"""The privacy blocks of stored records, computed again: what is proven today, and what the attack finds.
+
+    python -m lib.audit records
+
+Records are kept for years, and proofs get better; noise and steps are what the run had.  The attack is that of
+:mod:`lib.audit.canaries` on the run's mechanism: its method, sampler, noise, schedule and number of steps, with its
+data and its network replaced.  Runs that share a mechanism share the attack.
+"""
+
+import math
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+
+from lib.audit import canaries
+from lib.run import Run
+from lib.store import Record, StoreError
+from lib.train import Training
+
+CANARIES = 5000
+ATTACK = f"{CANARIES} canaries in orthogonal coordinates, one run, last iterate (Steinke et al. 2023)"
+TOLERANCE = 1e-3  # relative, between the ε claimed then and now
+# What the attack does not depend on; the step size scales all scores.
+ANY = {"dataset": "", "model": "lenet5", "activation": "relu", "lr": 1.0, "seed": 0, "validation_examples": 0}
+ANY |= {"weight_noise_std": 0.0, "pca_noise_multiplier": None, "augmentation": "none", "input_scale": "unit"}
+
+
+def block(record: Record) -> dict[str, Any]:
+    """The record's privacy block as it would be today, with ``audited``.
+
+    Raises ``StoreError`` if steps or claimed ε are not those of the record: then the code no longer does what it did.
+    """
+    run, old = Run.from_dict(record["run"]), record["privacy"]
+    if old["neighbouring_relation"] is None:
+        return old
+    if run.noise_multiplier is None:
+        run = replace(run, noise_multiplier=old["noise_multiplier"], epsilon=None)
+    training = Training(run)
+    training.attach(torch.device("cpu"))
+    new = training.privacy()
+    if new["steps"] != old["steps"] or not _alike(new["claimed"], old["claimed"]):
+        raise StoreError(
+            f"{record['id']}: expected {old['steps']} steps and a claim of {old['claimed']}; "
+            f"got {new['steps']} and {new['claimed']}"
+        )
+    return new | {"audited": audited(run, training.method.sampler.examples)}
+
+
+def audited(run: Run, examples: int) -> dict[str, Any] | None:
+    """``{"epsilon", "confidence", "attack"}``; None for methods that the canaries do not fit, and without noise."""
+    if run.method not in canaries.METHODS or run.statistics == "mixed" or not run.noise_multiplier:
+        return None
+    return _attacked(replace(run, **ANY), examples)
+
+
+@cache
+def _attacked(run: Run, examples: int) -> dict[str, Any]:
+    found = canaries.attack(run, examples=examples, canaries=min(CANARIES, examples))
+    return {"epsilon": found.one_run(), "confidence": canaries.bounds.CONFIDENCE, "attack": ATTACK}
+
+
+def _alike(new: dict[str, float | None], old: dict[str, float | None]) -> bool:
+    return new.keys() == old.keys() and all(
+        (now is None) == (then is None) and (now is None or math.isclose(now, then, rel_tol=TOLERANCE))
+        for now, then in zip(new.values(), old.values(), strict=True)
+    )
