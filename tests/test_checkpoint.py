@@ -21,6 +21,9 @@ RUNS = {
     "noisy updates": {"method": "noisy_sgd", "optimizer": "sgd", "momentum": 0.9, "gradient_noise_std": 0.1},
     "dpsgd": PRIVATE | {"method": "dpsgd", "momentum": 0.9, "noise_multiplier_decay": 0.9},
     "si_dpsgd": PRIVATE | {"method": "si_dpsgd", "accountant": "rdp_2020"},
+    "correlated noise": PRIVATE
+    | {"method": "correlated_noise", "noise_power": 0.5, "sampler": "fixed_order", "accountant": "gdp"},
+    "banded noise": PRIVATE | {"method": "correlated_noise", "noise_power": 0.5, "noise_bands": 3},
     "noised statistics": PRIVATE
     | {"method": "dpsgd", "model": "lenet5", "norm": "noised_batch_without_affine"}
     | {"statistics_share": 0.2, "statistics_clip_norm": 3.0},

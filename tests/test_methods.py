@@ -173,11 +173,37 @@ class TestSIDPSGD:
     def test_the_claim_is_not_taken_for_proven(self):
         block = build(private(method="si_dpsgd", accountant="rdp_2020")).privacy()
         assert block["claimed"]["rdp_2020"] > 0
-        assert block["proven"]["epsilon"] is None
-        least = accounting.si_dpsgd_epsilon(noise_multiplier=1.0, sampling_prob=64 / N, steps=2 * (N // 64))
+        how = {"sampling_prob": 64 / N, "steps": 2 * (N // 64)}
+        least = accounting.si_dpsgd_epsilon(noise_multiplier=1.0, **how)
+        most = accounting.si_dpsgd_proven_epsilon(moved=math.sqrt(how["steps"]), **how)
+        assert block["proven"]["epsilon"] == pytest.approx(most)
+        assert most > least > block["claimed"]["rdp_2020"]
         assert block["proven"]["why"] == (
-            f"claim not proven; see notebook 06: for a linear loss θ_T alone has ε = {least:.3g}"
+            f"claim not proven: earlier participations add up, and for a linear loss θ_T alone has ε = {least:.3g}; "
+            "proven of all θ_t together"
         )
+
+    def test_schedule_and_momentum_are_in_what_is_proven(self):
+        changes = {"method": "si_dpsgd", "accountant": "rdp_2020", "lr_schedule": "exponential", "lr_decay": 0.5}
+        plain, falling, with_momentum = (
+            build(private(**change)).privacy()["proven"]["epsilon"]
+            for change in ({"method": "si_dpsgd"}, changes, changes | {"momentum": 0.9})
+        )
+        assert plain < falling < with_momentum
+
+    def test_the_first_weights_are_noised_if_the_run_says_so(self):
+        """The first gradient is taken at θ_0, but µ_1 goes on from µ_0."""
+        run = private(method="si_dpsgd", noise_multiplier=3.0, lr=0.2, first_weights="noised")
+        method, model = build(run), models.build("lenet_300_100")
+        start = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+        optimizer = torch.optim.SGD(model.parameters(), lr=run.lr)
+        method.backward(model, *data(0), 0)
+        first = torch.nn.utils.parameters_to_vector(model.parameters()).detach() - start
+        method.update(model, optimizer)
+        second = torch.nn.utils.parameters_to_vector(model.parameters()).detach() - start
+        assert first.std() == pytest.approx(0.2 * 3.0 / 64, rel=0.01)
+        assert second.std() == pytest.approx(0.2 * 3.0 / 64, rel=0.01)
+        assert abs(torch.corrcoef(torch.stack([first, second]))[0, 1]) < 0.01
 
     def test_only_the_noise_of_the_last_step_is_on_the_weights(self):
         """Gradients of 0: µ stays where it began, and θ − µ is (η/L) N(0, z²C²) however many steps were made."""
@@ -259,6 +285,7 @@ def test_noisy_sgd_adds_noise_of_its_scale_to_the_mean_gradient():
 OTHER_SETTINGS = {
     "noisy_sgd": {"gradient_noise_std": 0.01},
     "adaptive_layerwise": {"public_examples": 100, "gradient_norm_examples": 50},
+    "correlated_noise": {"noise_power": 0.5, "noise_bands": 2},
 }
 
 

@@ -60,10 +60,42 @@ def test_a_shuffled_epoch_takes_every_example_at_most_once_in_full_batches():
 
 
 @pytest.mark.parametrize("name", accounting.SAMPLERS)
-def test_the_next_epoch_is_another(name):
+def test_the_next_epoch_is_another_unless_the_order_is_fixed(name):
     draws = generator(0, "sampling")
     first, second = (torch.cat(list(Sampler(name, 100, 10).epoch(draws))) for _ in range(2))
-    assert first.shape != second.shape or not torch.equal(first, second)
+    assert (first.shape == second.shape and torch.equal(first, second)) == (name == "fixed_order")
+
+
+def test_a_fixed_order_depends_on_the_seed_and_not_on_where_the_generator_stands():
+    def order(seed: int, drawn: int) -> list[int]:
+        draws = generator(seed, "sampling")
+        torch.rand(drawn, generator=draws)
+        return torch.cat(list(Sampler("fixed_order", 100, 10).epoch(draws))).tolist()
+
+    assert order(0, 0) == order(0, 7) != order(1, 0)
+    assert sorted(order(0, 0)) == list(range(100))
+
+
+class TestGroups:
+    def test_examples_take_turns_and_batches_keep_their_size(self):
+        sampler, draws = Sampler("poisson", 1000, 50, groups=4), generator(0, "sampling")
+        sizes = []
+        for first_step in range(0, 400, sampler.steps_per_epoch):
+            for step, batch in enumerate(sampler.epoch(draws, first_step), start=first_step):
+                assert set((batch % 4).tolist()) <= {step % 4}
+                sizes.append(len(batch))
+        sizes = torch.tensor(sizes, dtype=torch.float64)
+        assert sizes.mean() == pytest.approx(50, abs=5 * (50 * 0.8 / 400) ** 0.5)  # Bin(250, 1/5)
+        assert sizes.var() == pytest.approx(40, rel=0.25)
+
+    def test_an_example_sees_its_own_steps_alone(self):
+        sampler = Sampler("poisson", 1000, 50, groups=4)
+        assert sampler.event(noise_multiplier=2.0, steps=10) == accounting.Event(2.0, 0.2, 3)
+
+    @pytest.mark.parametrize(("name", "groups"), [("poisson", 21), ("poisson", 0), ("shuffled", 2)])
+    def test_more_groups_than_batches_are_refused(self, name, groups):
+        with pytest.raises(ValueError, match=rf"groups: expected 1 to \d+ for sampler '{name}'; got {groups}"):
+            Sampler(name, 1000, 50, groups=groups)
 
 
 @pytest.mark.parametrize("name", accounting.SAMPLERS)

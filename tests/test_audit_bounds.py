@@ -1,0 +1,85 @@
+"""Lower bounds on ε: never above the truth, by an exact count, and not far below it where the truth is known."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from lib import accounting
+from lib.audit import bounds
+
+DELTA = 1e-5
+
+
+def gaussian(mu: float, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of a µ-GDP mechanism's canaries, with their coins."""
+    draws = np.random.default_rng(seed)
+    included = draws.random(count) < 0.5
+    return draws.normal(size=count) + mu * included, included
+
+
+def truth(mu: float) -> float:
+    return accounting.analytic_gaussian(noise_multiplier=1 / mu, delta=DELTA)
+
+
+@pytest.mark.parametrize("bound", [bounds.one_run, bounds.threshold])
+@pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 3.0])
+def test_it_exceeds_the_truth_no_more_often_than_it_may(bound, mu):
+    exceeded = sum(bound(*gaussian(mu, 2000, seed), delta=DELTA) > truth(mu) for seed in range(40))
+    assert exceeded <= binom.ppf(0.999, 40, 0.05)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 1.5])
+def test_many_runs_of_the_gaussian_mechanism_reach_half_of_its_epsilon(mu):
+    found = bounds.threshold(*gaussian(mu, 1_000_000, 0), delta=DELTA)
+    assert 0.5 * truth(mu) < found <= truth(mu)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0])
+def test_one_run_of_the_gaussian_mechanism_reaches_a_quarter_of_its_epsilon(mu):
+    found = bounds.one_run(*gaussian(mu, 20_000, 0), delta=DELTA)
+    assert 0.25 * truth(mu) < found <= truth(mu)
+
+
+@pytest.mark.parametrize("bound", [bounds.one_run, bounds.threshold])
+def test_scores_that_know_nothing_find_nothing(bound):
+    included = np.arange(2000) % 3 == 0
+    assert bound(np.zeros(2000), included, delta=DELTA) == 0.0
+    assert bound(np.random.default_rng(0).normal(size=2000), included, delta=DELTA) < 0.1
+
+
+def test_the_p_value_of_pure_dp_is_the_binomial_tail():
+    """With δ = 0: r guesses by randomised response, each right with probability e^ε/(1 + e^ε)."""
+    for epsilon, guesses, right in ((1.0, 50, 45), (0.5, 10, 9), (3.0, 100, 100)):
+        expected = binom.sf(right - 1, guesses, math.exp(epsilon) / (1 + math.exp(epsilon)))
+        assert bounds._p_value(1000, guesses, right, 0.0, epsilon) == pytest.approx(expected)
+
+
+def test_the_p_value_with_delta_is_the_theorem_term_by_term():
+    examples, guesses, right, delta, epsilon = 200, 30, 27, 1e-3, 1.2
+    law = binom(guesses, 1 / (1 + math.exp(-epsilon)))
+    alpha = max(sum(law.pmf(right - j) for j in range(1, i + 1)) / i for i in range(1, right + 1))
+    expected = law.sf(right - 1) + 2 * examples * delta * alpha
+    assert bounds._p_value(examples, guesses, right, delta, epsilon) == pytest.approx(expected)
+
+
+def test_more_right_guesses_show_more():
+    found = []
+    for wrong in (0, 5, 20, 100):
+        included = np.arange(1000) % 2 == 0
+        scores = included.astype(float)
+        scores[:wrong] = 1 - scores[:wrong]
+        scores += np.linspace(0, 1e-6, 1000)
+        found.append(bounds.one_run(scores, included, delta=DELTA))
+    assert all(more >= less for more, less in pairwise(found))
+    assert found[0] > found[-1] > 0
+
+
+def test_a_threshold_that_separates_gives_the_clopper_pearson_bound():
+    """n of n included above, 0 of n others: ε ≥ log((p − δ)/(1 − p)) with p^n = (1 − confidence)/2."""
+    included = np.arange(4000) % 4 < 2  # among the odd ones, on which it is judged, as many of either kind
+    found = bounds.threshold(included + np.random.default_rng(0).random(4000) / 10, included, delta=DELTA)
+    p = 0.025 ** (1 / 1000)
+    assert found == pytest.approx(math.log((p - DELTA) / (1 - p)), rel=0.05)

@@ -1,0 +1,128 @@
+"""The white-box attack through the library's own steps: below what is proven, above what v1 claims."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_run
+
+from lib import accounting
+from lib.audit import canaries, mislabelled
+from lib.audit.canaries import Canaries, attack
+from lib.grads import clipped_sum
+from lib.methods import build
+from lib.methods.dpsgd import LOSS
+from lib.models import build as build_model
+from lib.run import Run
+
+N = 2000  # 20 steps per epoch
+
+
+def private(**changes) -> Run:
+    settings = {"method": "dpsgd", "optimizer": "sgd", "sampler": "poisson", "clip_norm": 0.7, "noise_multiplier": 1.0}
+    return make_run(**(settings | {"batch_size": 100, "epochs": 5, "lr": 0.3} | changes))
+
+
+IN_ORDER = {"sampler": "fixed_order", "accountant": "gdp"}
+RUNS = {
+    "dpsgd": private(),
+    "momentum and schedule": private(momentum=0.9, lr_schedule="linear"),
+    "in a fixed order": private(**IN_ORDER),
+    "square root": private(method="correlated_noise", noise_power=0.5, **IN_ORDER),
+    "in turns": private(method="correlated_noise", noise_power=0.5, noise_bands=4),
+    "si_dpsgd": private(method="si_dpsgd", noise_multiplier=8.0),
+}
+
+
+def proven(run: Run) -> float:
+    return build(run, N, build_model("lenet_300_100")).privacy()["proven"]["epsilon"]
+
+
+def test_the_canaries_gradients_are_constant_and_do_not_meet():
+    model, numbers = Canaries(5), torch.tensor([3, 1, 3])
+    for _ in range(2):
+        total, norms = clipped_sum(model, LOSS, numbers, torch.zeros_like(numbers), clip_norm=0.7)
+        assert norms.tolist() == pytest.approx([2**0.5 * canaries.SCALE] * 3)
+        along = total["rows.weight"] @ torch.tensor([-1.0, 1.0], dtype=torch.float64) / 2**0.5
+        assert along.tolist() == pytest.approx([0, 0.7, 0, 2 * 0.7, 0])
+        with torch.no_grad():
+            model.rows.weight += 100 * torch.randn(5, 2, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("released", canaries.RELEASED)
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_what_is_found_is_at_most_what_is_proven(run, released):
+    found = attack(run, examples=N, canaries=1000, released=released)
+    assert found.one_run() <= proven(run)
+    assert found.many_runs() <= proven(run)
+
+
+def test_the_scores_are_those_of_the_mixture_that_is_counted():
+    """θ_T of DPSGD, K = 5 participations among T = 100 steps: N(K, T z²) against N(0, T z²), in units of (η/L)·C."""
+    run = private(**IN_ORDER)
+    found = attack(run, examples=N, canaries=2000)
+    scores = found.scores * run.batch_size / (run.lr * run.clip_norm * 2**0.5)
+    absent, present = scores[~found.included], scores[found.included]
+    assert present.mean() - absent.mean() == pytest.approx(5.0, abs=4 * 10 * (2 / 1000) ** 0.5)
+    assert absent.std() == pytest.approx(10, rel=0.1)
+    assert present.std() == pytest.approx(10, rel=0.1)
+
+
+def test_si_dpsgd_is_caught_and_dpsgd_with_the_same_noise_is_not():
+    """v1's claim is DPSGD's ε.  The last iterate alone refutes it, the whole transcript by far more."""
+    settings = {"noise_multiplier": 3.0, "epochs": 20, "accountant": "rdp_2020"}
+    claimed = accounting.epsilon(
+        noise_multiplier=3.0, sampling_prob=100 / N, steps=400, accountant="rdp_2020", delta=1e-5
+    )
+    found = {
+        (method, released): attack(
+            private(method=method, **settings), examples=N, canaries=2000, released=released
+        ).one_run()
+        for method in ("dpsgd", "si_dpsgd")
+        for released in canaries.RELEASED
+    }
+    assert found["dpsgd", "last"] < claimed
+    assert found["dpsgd", "transcript"] < claimed
+    assert claimed < found["si_dpsgd", "last"] < found["si_dpsgd", "transcript"]
+    assert found["si_dpsgd", "last"] <= accounting.si_dpsgd_epsilon(
+        noise_multiplier=3.0, sampling_prob=100 / N, steps=400
+    )
+
+
+def test_where_v1s_code_tests_nothing_is_hidden():
+    run = private(method="si_dpsgd", test_at="mu", noise_multiplier=50.0)
+    assert attack(run, examples=N, canaries=1000).one_run() > 4
+
+
+@pytest.mark.slow
+def test_v1s_mnist_settings_are_refuted_from_the_last_iterate():
+    run = private(
+        method="si_dpsgd", noise_multiplier=7.1, clip_norm=3.1, batch_size=32, epochs=10, accountant="rdp_2020"
+    )
+    claimed = accounting.epsilon(noise_multiplier=7.1, sampling_prob=32 / 60_000, steps=18_750, accountant="rdp_2020")
+    assert claimed < 0.0501
+    assert 1 < attack(run, examples=60_000).one_run() <= 9.11
+    assert attack(replace(run, method="dpsgd"), examples=60_000).one_run() < claimed
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"released": "first"}, "released: expected one of last, transcript; got 'first'"),
+        ({"run": make_run()}, "method: expected one of dpsgd, si_dpsgd, correlated_noise; got 'non_private'"),
+    ],
+)
+def test_what_it_cannot_attack_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        attack(**({"run": private(), "examples": N} | changes))
+
+
+def test_mislabelled_images_are_remembered_without_privacy(monkeypatch):
+    """On the digits: a network that is trained long remembers the wrong labels that it was shown."""
+    monkeypatch.setattr(mislabelled, "EXAMPLES", 1000)
+    monkeypatch.setattr(mislabelled, "CANARIES", 300)
+    found = mislabelled._measured(replace(mislabelled.NON_PRIVATE, dataset="digits", epochs=60, lr=0.003))
+    assert found["canary_accuracy"] > 80
+    assert found["epsilon"] > 1
+    assert np.isfinite(found["accuracy"])

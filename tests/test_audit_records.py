@@ -1,0 +1,72 @@
+"""Privacy blocks computed again: what was measured stays, what is proven and audited is today's."""
+
+import json
+
+import pytest
+from conftest import make_run
+
+from lib.audit import canaries, records
+from lib.store import Store, StoreError, validate
+from lib.train import train
+
+PRIVATE = {"optimizer": "sgd", "sampler": "poisson", "clip_norm": 1.0, "batch_size": 144, "lr": 0.5}
+RUNS = {
+    "dpsgd, noise from ε": PRIVATE | {"method": "dpsgd", "epsilon": 2.0},
+    "dpsgd, steps from ε": PRIVATE | {"method": "dpsgd", "epsilon": 2.0, "noise_multiplier": 1.0, "epochs": 9},
+    "si_dpsgd": PRIVATE | {"method": "si_dpsgd", "noise_multiplier": 2.0, "accountant": "rdp_2020"},
+}
+
+
+@pytest.fixture(autouse=True)
+def fewer(monkeypatch):
+    monkeypatch.setattr(records, "CANARIES", 300)
+    records._attacked.cache_clear()
+
+
+@pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS)
+def test_a_fresh_record_gets_its_audit_and_nothing_else(changes):
+    record = train(make_run(**changes))
+    block = records.block(record)
+    assert block | {"audited": None, "claimed": None, "proven": None} == record["privacy"] | {
+        "claimed": None,
+        "proven": None,
+    }
+    assert list(block["claimed"].values()) == pytest.approx(list(record["privacy"]["claimed"].values()), rel=1e-6)
+    assert 0 <= block["audited"]["epsilon"] <= block["proven"]["epsilon"]
+    assert block["audited"]["confidence"] == canaries.bounds.CONFIDENCE
+    assert validate(record | {"privacy": block})
+
+
+def test_an_older_proof_is_replaced():
+    record = train(make_run(**RUNS["si_dpsgd"]))
+    today = record["privacy"]["proven"]
+    record["privacy"]["proven"] = {"epsilon": None, "assumes": "", "why": "nobody knew"}
+    assert records.block(record)["proven"] == today
+
+
+def test_what_the_canaries_do_not_fit_is_not_audited():
+    assert records.block(train(make_run()))["audited"] is None
+    clipped = PRIVATE | {"method": "batch_clipping", "mini_set_size": 144, "noise_multiplier": 2.0}
+    clipped |= {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
+    assert records.block(train(make_run(**clipped)))["audited"] is None
+
+
+def test_a_record_whose_claim_cannot_be_made_again_is_refused():
+    record = train(make_run(**RUNS["si_dpsgd"]))
+    record["privacy"]["claimed"] = {"rdp_2020": 0.05}
+    with pytest.raises(StoreError, match=rf"{record['id']}: expected 18 steps and a claim of .*0.05.*; got 18"):
+        records.block(record)
+
+
+def test_amending_changes_the_privacy_block_alone(tmp_path):
+    record = train(make_run())
+    path = Store(tmp_path, read_only=False).write("a_table", record)
+    store = Store(tmp_path, read_only=False)
+    store.amend(record, record["privacy"] | {"audited": {"epsilon": 0.0, "confidence": 0.95, "attack": "made up"}})
+    stored = json.loads(path.read_text())
+    assert stored["privacy"]["audited"]["attack"] == "made up"
+    assert {k: v for k, v in stored.items() if k != "privacy"} == {k: v for k, v in record.items() if k != "privacy"}
+    with pytest.raises(StoreError, match="expected privacy to say 'claimed'"):
+        store.amend(record, {k: v for k, v in record["privacy"].items() if k != "claimed"})
+    assert json.loads(path.read_text()) == stored
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
