@@ -109,6 +109,7 @@ def test_v1s_mnist_settings_are_refuted_from_the_last_iterate():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"canaries": N + 1}, f"canaries: expected 1 to {N}, the number of examples; got {N + 1}"),
         ({"released": "first"}, "released: expected one of last, transcript; got 'first'"),
         ({"run": make_run()}, "method: expected one of dpsgd, si_dpsgd, correlated_noise; got 'non_private'"),
     ],

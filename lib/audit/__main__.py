@@ -1,4 +1,4 @@
-"""``python -m lib.audit [sensitivity | mislabelled | records]``: measure, attack, and store what is found."""
+"""``python -m lib.audit [sensitivity | v1 | mislabelled | records]``: measure, attack, and store what is found."""
 
 import argparse
 import time
@@ -8,9 +8,9 @@ import torch
 from tqdm import tqdm
 
 from lib import data, environment, store
-from lib.audit import mislabelled, normalisation, records
+from lib.audit import mislabelled, normalisation, records, v1
 
-MEASURED = {"sensitivity": normalisation.measure, "mislabelled": mislabelled.measure}
+MEASURED = {"sensitivity": normalisation.measure, "v1": v1.measure, "mislabelled": mislabelled.measure}
 
 
 def main() -> None:

@@ -70,12 +70,14 @@ class Canaries(nn.Module):
 def attack(run: Run, *, examples: int, canaries: int = 2000, released: str = "last") -> Attack:
     """Train as ``run`` says, but for its data and its model: ``canaries`` among ``examples``.
 
-    Raises ``ValueError`` for a method that does not clip every example by itself.
+    Raises ``ValueError`` for a method that does not clip every example by itself, and for more canaries than examples.
     """
     if released not in RELEASED:
         raise ValueError(f"released: expected one of {', '.join(RELEASED)}; got {released!r}")
     if run.method not in METHODS:
         raise ValueError(f"method: expected one of {', '.join(METHODS)}; got {run.method!r}")
+    if not 1 <= canaries <= examples:
+        raise ValueError(f"canaries: expected 1 to {examples}, the number of examples; got {canaries}")
     model, included = Canaries(canaries), coins(run, canaries)
     # Canaries anywhere among the examples: in a fixed order, each has its own place in the epoch.
     places = torch.randperm(examples, generator=generator(run.seed, "audit places"))[:canaries]

@@ -41,9 +41,8 @@ class CorrelatedNoise(DPSGD):
         discount = moved / math.sqrt(run.epochs) if in_order else moved
         super().__init__(run, examples, model, discount=discount, groups=1 if in_order else run.noise_bands)
         self.sensitivity = f"sensitivity {moved:.4g} C of C = A^{run.noise_power:g}"
-        kept = (run.noise_bands or steps) - 1
         self._recursive = not in_order
-        self._weights = (-spectrum.strategy if self._recursive else spectrum.noise)[1 : kept + 1]
+        self._weights = np.trim_zeros((-spectrum.strategy if self._recursive else spectrum.noise)[1:], "b")
         self._past: dict[str, Tensor] = {}  # (bands − 1, parameters) of unit noise, the oldest overwritten
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:

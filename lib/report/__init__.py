@@ -7,6 +7,8 @@ paper prints.
 import pandas as pd
 
 from lib.report import privacy_words
+from lib.report.cells import private_cells as private_cells
+from lib.report.cells import private_text as private_text
 from lib.report.frames import accuracy as accuracy
 from lib.report.frames import curves as curves
 from lib.report.frames import gradient_norms as gradient_norms
@@ -24,6 +26,7 @@ SYMBOLS = {
     "epsilon": "ε",
     "batch_size": "m",
     "clip_norm": "C",
+    "lr": "η",
     "lr_decay": "η's factor",
     "public_examples": "M",
 }

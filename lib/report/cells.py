@@ -1,0 +1,84 @@
+"""Every cell of the papers' tables that claims an ε: printed, ours, and the ε that is claimed, proven, audited."""
+
+from typing import Any
+
+import pandas as pd
+
+from lib import accounting, registry, tables
+from lib.report.frames import records, summary
+from lib.store import Record, Store
+
+HEADS = ("table", "row", "column", "printed", "mean", "stderr", "n", "claimed", "recomputed", "proven", "audited")
+
+
+def private_cells(tier: str, store: Store) -> pd.DataFrame:
+    """One line for each cell of a paper's table whose records claim an ε, or would if there were any.
+
+    ``claimed`` by the run's own accountant.  ``recomputed``: the same claim counted well, by today's RDP where SI-DPSGD
+    is taken for DPSGD, and elsewhere as ``proven``: the largest of the cell's records, NaN where there is none.
+    ``audited``: the largest, NaN where nothing was attacked.
+    """
+    lines = []
+    for name in registry.names("tables"):
+        table = tables.load(name)
+        if table.source.startswith("ours"):
+            continue
+        cells = summary(table, tier, store)
+        found = {cell: list(records(table, *cell, tier, store)) for cell in table.cells}
+        if not any(record["privacy"]["claimed"] for of_cell in found.values() for record in of_cell):
+            continue
+        for cell, line in zip(table.cells, cells.to_dict("records"), strict=True):
+            of_cell = found[cell]
+            if table.column == "epsilon" and cell[1] is None:
+                continue
+            if of_cell and not of_cell[0]["privacy"]["claimed"]:
+                continue
+            told = {"table": name, **{head: line[head] for head in ("row", "column", "printed", "mean", "stderr", "n")}}
+            lines.append(told | _epsilons(of_cell))
+    return pd.DataFrame(lines, columns=HEADS)
+
+
+def _epsilons(of_cell: list[Record]) -> dict[str, float | None]:
+    if not of_cell:
+        return {}
+    blocks = [record["privacy"] for record in of_cell]
+    bounds = [block["proven"]["epsilon"] for block in blocks]
+    proven = None if None in bounds else max(bounds)
+    audited = [block["audited"]["epsilon"] for block in blocks if block["audited"] is not None]
+    return {
+        "claimed": next(iter(blocks[0]["claimed"].values())),
+        "recomputed": _as_dpsgd(blocks[0]) if of_cell[0]["run"]["method"] == "si_dpsgd" else proven,
+        "proven": proven,
+        "audited": max(audited, default=None),
+    }
+
+
+def _as_dpsgd(block: dict[str, Any]) -> float:
+    """ε of DPSGD with the run's noise, sampling and steps."""
+    return accounting.epsilon(
+        noise_multiplier=block["noise_multiplier"],
+        sampling_prob=block["sampling_prob"],
+        steps=block["steps"],
+        delta=block["delta"],
+        sampler=block["sampler"],
+        neighbouring_relation=block["neighbouring_relation"],
+        accountant="rdp",
+    )
+
+
+def private_text(cells: pd.DataFrame) -> str:
+    """The lines, with a dash where there is nothing."""
+    shown = pd.DataFrame(
+        {
+            "table": cells["table"],
+            "row": cells["row"],
+            "column": cells["column"].map("{:g}".format),
+            "printed": ["–" if cell is None else cell.text for cell in cells["printed"]],
+            "ours": [f"{mean:.2f} ({n})" if n else "–" for mean, n in zip(cells["mean"], cells["n"], strict=True)],
+            **{
+                head: ["–" if pd.isna(value) else f"{value:.3g}" for value in cells[head]]
+                for head in ("claimed", "recomputed", "proven", "audited")
+            },
+        }
+    )
+    return shown.to_string(index=False)
