@@ -7,6 +7,7 @@ paper prints.
 import pandas as pd
 
 from lib.report import privacy_words
+from lib.report.cells import differences as differences
 from lib.report.cells import private_cells as private_cells
 from lib.report.cells import private_text as private_text
 from lib.report.frames import accuracy as accuracy

@@ -1,5 +1,6 @@
 """Every cell of the papers' tables that claims an ε: printed, ours, and the ε that is claimed, proven, audited."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -7,6 +8,7 @@ import pandas as pd
 from lib import accounting, registry, tables
 from lib.report.frames import records, summary
 from lib.store import Record, Store
+from lib.tables import Row, Table
 
 HEADS = ("table", "row", "column", "printed", "mean", "stderr", "n", "claimed", "recomputed", "proven", "audited")
 
@@ -38,6 +40,25 @@ def private_cells(tier: str, store: Store) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=HEADS)
 
 
+def differences(table: Table, bases: Mapping[Row, Row], tier: str, store: Store) -> pd.DataFrame:
+    """One line for each row of ``bases``, in the first column: its accuracy, less that of its base, and its ε."""
+    column, means = table.columns[0], {}
+    for cell in summary(table, tier, store).to_dict("records"):
+        if cell["column"] == column:
+            means[cell["row"]] = cell["mean"] if cell["n"] else float("nan")
+    lines = {
+        row: {"accuracy": means[row], "change": means[row] - means[base]}
+        | {"claimed": None, "proven": None}
+        | {
+            head: epsilon
+            for head, epsilon in _epsilons(list(records(table, row, column, tier, store))).items()
+            if head in ("claimed", "proven")
+        }
+        for row, base in bases.items()
+    }
+    return pd.DataFrame.from_dict(lines, orient="index").astype(float)
+
+
 def _epsilons(of_cell: list[Record]) -> dict[str, float | None]:
     if not of_cell:
         return {}
@@ -54,15 +75,16 @@ def _epsilons(of_cell: list[Record]) -> dict[str, float | None]:
 
 
 def _as_dpsgd(block: dict[str, Any]) -> float:
-    """ε of DPSGD with the run's noise, sampling and steps."""
+    """ε of DPSGD with the run's noise, sampling and steps; by the run's own accountant where RDP does not cover it."""
+    how = {"sampler": block["sampler"], "neighbouring_relation": block["neighbouring_relation"]}
+    (own,) = block["claimed"]
     return accounting.epsilon(
         noise_multiplier=block["noise_multiplier"],
         sampling_prob=block["sampling_prob"],
         steps=block["steps"],
         delta=block["delta"],
-        sampler=block["sampler"],
-        neighbouring_relation=block["neighbouring_relation"],
-        accountant="rdp",
+        accountant="rdp" if "rdp" in accounting.accountants(**how) else own,
+        **how,
     )
 
 

@@ -13,6 +13,10 @@ from lib.tables import Table
 
 PAPER, CODE = "LeNet-5, as v1 says", "LeNet-5, as the code does"
 LN, BN = "LN-LeNet-5, as v1 says", "BN-LeNet-5, as v1 says"
+BN_CODE = "BN-LeNet-5, without γ and β, and none after the last layer"
+BN_OFF = "BN-LeNet-5, the same, no gradient through the statistics"
+BN_128 = "BN-LeNet-5, the same, 128 public images as in v2"
+BN_MU = "BN-LeNet-5, the same with 30, tested at µ_T"
 POISSON = {"sampler": "poisson", "accountant": "rdp_2020"}
 MIXED = {"norm": "public_batch_without_affine", "statistics": "mixed", "public_examples": 30, **POISSON}
 OFF = {"statistics_gradient": "off"}
@@ -31,11 +35,14 @@ ROWS: dict[str, dict[str, Any]] = {
     LN: POISSON | {"norm": "layer"},
     "LN-LeNet-5, without γ and β, and none after the last layer": POISSON | {"norm": "layer_without_affine"},
     BN: MIXED | {"norm": "public_batch", "statistics_gradient": "on"},
-    "BN-LeNet-5, without γ and β, and none after the last layer": MIXED | {"statistics_gradient": "on"},
-    "BN-LeNet-5, the same, no gradient through the statistics": MIXED | OFF,
-    "BN-LeNet-5, the same, 128 public images as in v2": MIXED | OFF | {"public_examples": 128},
-    "BN-LeNet-5, the same, the code's network at µ_T": MIXED | OFF | {"test_at": "mu"},
+    BN_CODE: MIXED | {"statistics_gradient": "on"},
+    BN_OFF: MIXED | OFF,
+    BN_128: MIXED | OFF | {"public_examples": 128},
+    BN_MU: MIXED | OFF | {"test_at": "mu"},
 }
+# Row → the row that it differs from by what its name says.
+BASES = {row: PAPER for row in ROWS if row.startswith("LeNet-5")} | {row: LN for row in ROWS if row.startswith("LN")}
+BASES |= {BN: BN, BN_CODE: BN, BN_OFF: BN_CODE, BN_128: BN_OFF, BN_MU: BN_OFF}
 # What a tier changes: data set, epochs, epochs with batch norm.
 SIZES = {"smoke": ("digits", 1, 1), "cpu": ("mnist", 3, 1), "paper": ("mnist", 10, 10)}
 

@@ -1,0 +1,130 @@
+"""What notebook 06 shows: private cells, claims at equal proven ε, changes between rows, and its figures."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lib import accounting, claims, report, tables
+from lib.figures import si_dpsgd
+from lib.tables import mnist_paper_and_code, mnist_spectrum
+
+TABLE, SPECTRUM = tables.load("mnist_si_dpsgd"), mnist_spectrum.TABLE
+BY_NAME = {claim.name: claim for claim in claims.of("mnist_spectrum")}
+
+
+class TestPrivateCells:
+    def test_every_finite_budget_has_a_line_and_only_runs_have_an_epsilon(self, fill):
+        store = fill(TABLE, lambda row, column, seed: [90.0] if column in (None, 1.0) else None)
+        lines = report.private_cells("cpu", store)
+        of_table = lines[lines["table"] == TABLE.name]
+        assert len(of_table) == len(TABLE.cells) - len({row for row, _ in TABLE.cells})  # without ε = ∞
+        with_runs = of_table[of_table["n"] > 0]
+        assert set(with_runs["column"]) == {1.0}
+        assert with_runs["claimed"].tolist() == [1.0] * len(with_runs)
+        assert of_table[of_table["n"] == 0]["claimed"].isna().all()
+        assert with_runs["audited"].isna().all()
+
+    def test_si_dpsgd_is_counted_again_as_dpsgd_and_the_others_as_proven(self, fill):
+        store = fill(TABLE, lambda row, column, seed: [90.0] if column == 1.0 else None)
+        lines = report.private_cells("cpu", store).query("n > 0 and table == @TABLE.name").set_index("row")
+        how = {"noise_multiplier": 1.0, "sampling_prob": 0.01, "steps": 100}  # of every made-up record
+        assert lines.loc["SI-DPSGD (LeNet-5)", "recomputed"] == accounting.epsilon(**how, accountant="rdp")
+        assert lines.loc["DPSGD (LeNet-5)", "recomputed"] == lines.loc["DPSGD (LeNet-5)", "proven"] == 1.0
+
+    def test_as_text_what_is_missing_is_a_dash(self, fill):
+        store = fill(TABLE, lambda row, column, seed: [90.0] if column == 1.0 else None)
+        text = report.private_text(report.private_cells("cpu", store))
+        lines = [line.split() for line in text.splitlines()]
+        assert ["mnist_si_dpsgd", "DPSGD", "(LeNet-5)", "1", "94.11", "90.00", "(1)", "1", "1", "1", "–"] in lines
+        assert ["mnist_si_dpsgd", "DPSGD", "(LeNet-5)", "7", "97.01", *"–––––"] in lines
+
+    def test_our_own_tables_are_not_the_papers(self, fill):
+        assert report.private_cells("cpu", fill(SPECTRUM, lambda *_: [90.0])).empty
+
+
+def by_power(row, column, seed):
+    """The square root best, SI-DPSGD worst."""
+    power = mnist_spectrum.POWERS.get(row)
+    return [95.0 if power is None else 90.0 - 10 * abs(power - 0.5) - 5 * power]
+
+
+class TestClaims:
+    @pytest.mark.parametrize("name", BY_NAME)
+    def test_without_results_a_claim_is_open(self, name, fill):
+        assert BY_NAME[name].judge("cpu", fill(SPECTRUM, lambda *_: None)).status == "open"
+
+    def test_each_can_hold_and_fail(self, fill):
+        found = {name: claim.judge("cpu", fill(SPECTRUM, by_power)).status for name, claim in BY_NAME.items()}
+        assert list(found.values()) == ["fails", "holds", "holds"]
+
+    def test_one_budget_is_enough_to_make_the_repair_fail(self, fill):
+        curve = lambda r, c, s: [10.0] if (r, c) == ("p = 1/2", 0.1) else by_power(r, c, s)  # noqa: E731
+        verdict = BY_NAME["Noise that is taken away later helps, if it is counted"].judge("cpu", fill(SPECTRUM, curve))
+        assert verdict.status == "fails"
+        assert "ε = 0.1: p = 1/2 10.00 (1)" in verdict.evidence
+
+
+def test_changes_are_against_the_base_of_each_row(fill):
+    table = mnist_paper_and_code.TABLE
+    rows = list(mnist_paper_and_code.ROWS)
+    store = fill(table, lambda row, column, seed: None if row == rows[-1] else [80.0 + rows.index(row)])
+    found = report.differences(table, mnist_paper_and_code.BASES, "cpu", store)
+    assert list(found.index) == rows
+    assert found.loc[rows[2], "change"] == 2.0
+    assert found.loc[mnist_paper_and_code.LN, "change"] == 0.0
+    assert found.loc[mnist_paper_and_code.BN_128, "change"] == 1.0
+    assert math.isnan(found.loc[rows[-1], "accuracy"])
+
+
+def test_at_least_ten_disagreements_are_runs_of_their_own():
+    cells = {row: mnist_paper_and_code.cell(row, 0.1, seed=0, tier="cpu") for row in mnist_paper_and_code.ROWS}
+    assert len({run.id for run in cells.values()}) == len(cells) >= 13
+    assert set(mnist_paper_and_code.BASES) == set(cells)
+
+
+def test_every_row_of_the_spectrum_keeps_to_the_same_budget():
+    for (row, column), tier in zip(SPECTRUM.cells, ["cpu", "paper"] * len(SPECTRUM.cells), strict=False):
+        run = SPECTRUM.cell(row, column, seed=0, tier=tier, lr=1.0)
+        assert (run.epsilon, run.momentum, run.lr_schedule) == (column, 0.0, "constant")
+        assert accounting.is_upper_bound(accountant=run.accountant)
+
+
+class TestFigures:
+    def test_the_line_against_p_and_the_levels_are_the_results(self, fill):
+        store = fill(SPECTRUM, by_power)
+        dashed = [mnist_spectrum.AMPLIFIED, mnist_spectrum.BANDED]
+        figure = si_dpsgd.against_power(SPECTRUM, "cpu", store, powers=mnist_spectrum.POWERS, dashed=dashed)
+        lines = figure.axes[0].lines
+        curves = [line for line in lines if len(line.get_xdata()) == 5]
+        assert len(curves) == len(SPECTRUM.columns)
+        assert list(curves[0].get_xdata()) == [0.0, 0.25, 0.5, 0.75, 1.0]
+        assert list(curves[0].get_ydata()) == [by_power(row, 8.0, 0)[0] for row in mnist_spectrum.POWERS]
+        assert {line.get_ydata()[0] for line in lines if line.get_linestyle() in ("--", ":")} == {95.0}
+
+    def test_scores_of_included_canaries_stand_beside_the_others(self):
+        included = np.arange(400) % 2 == 0
+        found = SimpleNamespace(scores=np.linspace(0, 1, 400) + included, included=included)
+        axes = si_dpsgd.scores({"one": found, "other": found}).axes
+        assert [a.get_title() for a in axes] == ["one", "other"]
+        assert sum(patch.get_height() for patch in axes[0].patches) == 400
+
+    def test_claimed_and_true_at_v1s_mnist_settings(self):
+        found = si_dpsgd.claimed_and_true(noise_multiplier=7.1, batch_size=32, examples=60_000, epochs=10)
+        assert found.round(3).to_dict() == {
+            "claimed ε": 0.05,
+            "the same by PLD": 0.028,
+            "true ε of θ_T alone": 9.1,
+            "true ε of all θ_t": pytest.approx(7669.42, rel=1e-4),
+            "true δ at the claimed ε": 0.487,
+        }
+
+    def test_the_price_of_the_sampler_is_each_accountants(self):
+        found = si_dpsgd.price_of_the_sampler(noise_multiplier=4.0, sampling_prob=0.01, epochs=5, delta=1e-5)
+        for sampler, line in found.iterrows():
+            expected = accounting.epsilon(
+                noise_multiplier=4.0, sampling_prob=0.01, steps=500, sampler=sampler, accountant=line["accountant"]
+            )
+            assert line["ε"] == expected
+        assert found.loc["poisson", "ε"] < found.loc["with_replacement", "ε"] < found.loc["shuffled", "ε"]
