@@ -77,6 +77,32 @@ def test_noise_is_drawn_as_often_as_the_run_says(draw, monkeypatch):
     assert len(drawn) == layers * epochs * (steps if draw == "step" else 1)
 
 
+@pytest.mark.parametrize(
+    ("changes", "per_pass"),
+    [
+        ({}, 5),  # two maps each way, and the dense layer
+        ({"weight_noise_on": "lstm"}, 4),
+        ({"weight_noise_draw": "time_step"}, 3 + 2 * 20),
+        ({"weight_noise_draw": "time_step", "weight_noise_on": "lstm"}, 2 + 2 * 20),
+    ],
+    ids=str,
+)
+def test_an_lstm_is_noised_where_and_when_the_run_says(changes, per_pass, monkeypatch):
+    drawn = []
+    original = NoisyLinear._draw
+    monkeypatch.setattr(NoisyLinear, "_draw", lambda layer: drawn.append(layer) or original(layer))
+    texts = {"dataset": "topics", "model": "bilstm", "epochs": 1, "batch_size": 300, "test_draws": 0}
+    train(make_run(weight_noise_std=0.1, **texts, **changes))
+    assert len(drawn) == per_pass * (1200 // 300)
+
+
+@pytest.mark.parametrize("changes", [{"weight_noise_on": "lstm"}, {"weight_noise_draw": "time_step"}], ids=str)
+def test_an_lstms_noise_is_refused_where_there_is_none(changes):
+    (name,) = changes
+    with pytest.raises(ValueError, match=f"{name}: expected another for model 'lenet_300_100', which has no LSTM"):
+        train(make_run(weight_noise_std=0.1, **changes))
+
+
 def test_the_linear_schedule_ends_at_0(monkeypatch):
     rates = []
     original = torch.optim.Adam.step

@@ -10,7 +10,7 @@ from lib.run import Run
 
 MIXED = (
     "all examples of a batch share batch norm's statistics, so one changed example changes every clipped gradient: "
-    "by up to 2C each, not 2C altogether"
+    "by up to 2C each, and their sum by up to (2L − 1) C where one is added or removed, not by C"
 )
 CHUNK = 1024  # examples in one pass; memory only
 

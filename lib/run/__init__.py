@@ -44,8 +44,10 @@ class Run:
     sampler                 shuffled | poisson | without_replacement | with_replacement, see :mod:`lib.sampling`
     seed                    from which one generator per purpose is made (init, sampling, noise, …)
     weight_noise_std        σ of w ~ N(µ, σ²), in training and testing (v2 section 2)
-    weight_noise_on         weights_and_biases | weights; the affine γ, β of normalisation layers are never noised
-    weight_noise_draw       step: fresh noise in every forward pass | epoch: one draw held for an epoch
+    weight_noise_on         weights_and_biases | weights | lstm: both, of the LSTM alone, as in v1's code; the affine
+                            γ, β of normalisation layers are never noised
+    weight_noise_draw       step: fresh noise in every forward pass | epoch: one draw held for an epoch | time_step: in
+                            every time step of an LSTM, as in v1's code
     test_draws              noise draws over which the test accuracy is averaged; 0 evaluates at µ, without noise
     test_statistics         batch norm at test: batch (of the test batch) | running (averages from training) |
                             public (of the public examples)

@@ -8,7 +8,7 @@ from torch import nn
 
 from lib import methods
 from lib.data import Dataset
-from lib.layers import held_statistics, set_weight_noise, statistics_of
+from lib.layers import NoisyLSTM, held_statistics, set_weight_noise, statistics_of
 from lib.run import Run
 from lib.train._start import preprocessing_of
 
@@ -46,10 +46,17 @@ def evaluate(
 
 
 def set_noise(model: nn.Module, run: Run, noise: torch.Generator, *, silent: bool = False) -> None:
-    """Weight noise as the run says, drawn from ``noise``; none if ``silent``."""
-    set_weight_noise(
-        model,
-        0.0 if silent else run.weight_noise_std,
-        noise_on_bias=run.weight_noise_on == "weights_and_biases",
-        generator=noise,
-    )
+    """Weight noise as the run says, drawn from ``noise``; none if ``silent``.
+
+    ``ValueError`` for settings of an LSTM's noise where there is no LSTM.
+    """
+    recurrent = [layer for layer in model.modules() if isinstance(layer, NoisyLSTM)]
+    for name, value in (("weight_noise_on", "lstm"), ("weight_noise_draw", "time_step")):
+        if getattr(run, name) == value and not recurrent:
+            raise ValueError(f"{name}: expected another for model {run.model!r}, which has no LSTM; got {value!r}")
+    std, bias = 0.0 if silent else run.weight_noise_std, run.weight_noise_on != "weights"
+    lstm_alone = run.weight_noise_on == "lstm"
+    set_weight_noise(model, 0.0 if lstm_alone else std, noise_on_bias=bias, generator=noise)
+    for layer in recurrent:
+        layer.noise_every_time_step = run.weight_noise_draw == "time_step"
+        set_weight_noise(layer, std, noise_on_bias=bias, generator=noise)
