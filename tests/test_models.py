@@ -227,8 +227,10 @@ def test_v2_table_3_varies_the_last_norm_layer(name):
     designed, removed, added = (
         models.build(name, norm="batch", last_norm=last_norm) for last_norm in models.LAST_NORMS
     )
-    channels = [[len(m.weight) for m in model.modules() if isinstance(m, nn.BatchNorm2d | nn.BatchNorm1d)]
-                for model in (designed, removed, added)]  # fmt: skip
+    channels = [
+        [len(layer.weight) for layer in model.modules() if isinstance(layer, nn.BatchNorm2d | nn.BatchNorm1d)]
+        for model in (designed, removed, added)
+    ]
     assert channels[0] == [*channels[1], 128]
     assert channels[2] == [*channels[0], 10]
     assert isinstance(added[-1], nn.BatchNorm1d)
@@ -275,5 +277,5 @@ def test_a_network_can_be_cut_where_its_map_becomes_a_vector(name):
 
 @pytest.mark.parametrize(("name", "features"), [("bilstm", 50), ("lenet_300_100", None)])
 def test_a_network_without_convolutions_cannot_be_cut(name, features):
-    with pytest.raises(ValueError, match="model: expected a sequence of convolutions, nn.Flatten and linear layers"):
+    with pytest.raises(ValueError, match=r"model: expected a sequence of convolutions, nn\.Flatten and linear layers"):
         models.cut(models.build(name, features=features))

@@ -1,6 +1,6 @@
 """Models: one file, one architecture, layers put together and nothing new.
 
-A model file defines ``build(norm, activation, classes) -> nn.Module``, one of texts with ``features`` too, and one whose
+A model file defines ``build(norm, activation, classes) -> nn.Module``, one of texts with ``features`` too, one whose
 last norm layer the papers vary with ``last_norm``; all its trainable maps are noisy layers with σ = 0, so one
 architecture serves noise-free training, noisy weights and SI-DPSGD alike.
 
@@ -38,8 +38,8 @@ def build(
 
     ``features`` D: the dimension of the word vectors that a model of texts takes.  ``last_norm``: v2 Table 3's networks
     without their last norm layer ("removed", the papers' …-mod) and with one more, after the last trainable layer
-    ("added", the papers' BN-…).  Raises ``ValueError`` for an unknown model, normalisation, activation or last norm, and
-    where ``features`` or ``last_norm`` do not fit the model.
+    ("added", the papers' BN-…).  Raises ``ValueError`` for an unknown model, normalisation, activation or last norm,
+    and where ``features`` or ``last_norm`` do not fit the model.
     """
     for given, value, allowed in (("activation", activation, tuple(ACTIVATIONS)), ("last_norm", last_norm, LAST_NORMS)):
         if value not in allowed:

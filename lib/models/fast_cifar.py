@@ -1,7 +1,8 @@
-"""Fast-CIFAR-ResNet (v1 appendix A, davidcpage/cifar10-fast): 64, 128, pool, 2×128, 256, pool, 512, pool, 2×512, pool, K.
+"""Fast-CIFAR-ResNet (v1 appendix A): 64, 128, pool, 2×128, 256, pool, 512, pool, 2×512, pool, K.
 
-The pairs of equal width are residual.  3×3 convolutions without biases, a norm layer and an activation after each; the
-linear layer has no bias, and its logits are divided by 8.  6,573,120 parameters at K = 10 with batch norm.
+As in davidcpage/cifar10-fast the pairs of equal width are residual, convolutions are 3×3 without biases, each followed
+by a norm layer and an activation, the linear layer has no bias, and its logits are divided by 8.  6,573,120 parameters
+at K = 10 with batch norm.
 """
 
 from torch import Tensor, nn
