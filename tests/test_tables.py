@@ -51,6 +51,7 @@ class TestEveryTable:
     def test_printed_numbers_belong_to_cells(self, table):
         assert set(table.printed) <= set(product(table.rows, table.columns))
         assert set(table.not_run) <= set(table.rows)
+        assert set(table.notes) <= set(TIERS)
         assert all(cell.mean is None or 0 < cell.mean < 100 for cell in table.printed.values())
 
     @pytest.mark.parametrize("tier", TIERS)

@@ -9,6 +9,7 @@ from typing import Any
 
 DATASET = {"smoke": "digits_rgb", "cpu": "cifar10", "paper": "cifar10"}
 PUBLIC = {"smoke": "stripes_rgb", "cpu": "cifar100", "paper": "cifar100"}
+NOTES = {"cpu": "networks of a quarter of the papers' width"}
 NARROW = {"resnet18", "vgg16", "fast_cifar", "light_vgg"}  # have a twin of less width
 
 

@@ -42,4 +42,5 @@ TABLE = Table(
     grid=cifar10_noise.TABLE.grid,
     tuning=tuning,
     tuned=lambda row, column: row == SEARCHED_LR,
+    notes=cifar10_noise.TABLE.notes,
 )

@@ -117,4 +117,8 @@ TABLE = Table(
     grid={"lr": (0.25, 1.0, 4.0)},
     tuning=tuning,
     tuned=lambda row, column: column is not None,
+    notes={
+        "cpu": "convolutions of half (VGG) and a quarter (ResNet-18) of the width, pretrained for 4 epochs, those of "
+        "the TF-tutorial for 10; 8 public images"
+    },
 )

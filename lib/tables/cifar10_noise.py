@@ -56,4 +56,5 @@ TABLE = Table(
     cell=_CELLS.cell,
     grid={"lr": (0.001, 0.01, 0.1, 1.0)},
     tuning=_CELLS.tuning,
+    notes=_cifar.NOTES,
 )
