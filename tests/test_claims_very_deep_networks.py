@@ -3,12 +3,12 @@
 import pytest
 
 from lib import claims, tables
-from lib.claims import cifar10
+from lib.claims import very_deep_networks
 
 NOISE, FIGURE, PUBLIC, SI = (
     tables.load(name) for name in ("cifar10_noise", "cifar10_convergence", "cifar10_dpsgd_bn", "cifar10_si_dpsgd")
 )
-JUDGES = {claim.name.removeprefix("CIFAR-10: "): claim.judge for claim in cifar10.CLAIMS}
+JUDGES = {claim.name.removeprefix("CIFAR-10: "): claim.judge for claim in very_deep_networks.CLAIMS}
 UNPRINTED = {  # on which the claims about rows that are ours would hold
     "TF-tutorial, as short": 60.0,
     "LN-TF-tutorial, as short": 61.0,
@@ -34,7 +34,9 @@ def as_printed(table, changes=None):
     return curve
 
 
-@pytest.mark.parametrize("claim", [c for c in cifar10.CLAIMS if c.table != FIGURE.name], ids=lambda claim: claim.name)
+@pytest.mark.parametrize(
+    "claim", [c for c in very_deep_networks.CLAIMS if c.table != FIGURE.name], ids=lambda claim: claim.name
+)
 def test_it_holds_on_the_printed_numbers_and_is_open_without(claim, fill):
     table = tables.load(claim.table)
     assert claim.judge("cpu", fill(table, lambda *_: None)).status == "open"
