@@ -1,6 +1,7 @@
 """From uint8 images to what a model takes: augmented in training, scaled, all on the device and a batch at a time.
 
-bc's, in torchvision's words: crop 32×32 with padding 4, random horizontal flip, normalise.
+bc's, in torchvision's words: crop 32×32 with padding 4, random horizontal flip, normalise.  The TensorFlow tutorial's,
+which abadi and v2 follow on CIFAR-10: crop 24×24, at random and mirrored in training, from the centre in testing.
 
     >>> images = torch.arange(2 * 28 * 28, dtype=torch.int64).remainder(256).to(torch.uint8).view(2, 1, 28, 28)
     >>> crops = Preprocessing("mnist", augmentation="crop_and_flip", scale="standardised")
@@ -16,13 +17,17 @@ from torch import Tensor
 
 from lib.data import as_input
 
-CROPS = {"digits_rgb": (8, 1)}  # size of a crop and padding of the image, where they are not bc's
-BC_CROP = (32, 4)
+# Size of a crop and padding of the image; the 8×8 ones of tier smoke are padded to the size that a model needs.
+CROPS = {"crop": (32, 4), "crop_and_flip": (32, 4), "crop_24_and_flip": (24, 0)}
+SMALL_CROPS = {"crop": (8, 1), "crop_and_flip": (8, 1), "crop_24_and_flip": (24, 9)}
+SMALL = ("digits_rgb", "stripes_rgb")
 STANDARDS = {  # mean and standard deviation of each channel; those of MNIST and CIFAR-10 as bc prints them
     "mnist": ((0.1307,), (0.3081,)),
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
     "digits": ((0.2244,), (0.3488,)),
     "digits_rgb": ((0.3054,) * 3, (0.3753,) * 3),
+    "stripes_rgb": ((0.4999, 0.5008, 0.5000), (0.2026, 0.2019, 0.2034)),
 }
 
 
@@ -31,11 +36,13 @@ class Preprocessing:
     """What is done to the images of ``dataset``.
 
     ==============  ====================================================================================================
-    augmentation    none | crop: a random 32×32 crop of the image padded by 4 | crop_and_flip: half of them mirrored
-    scale           unit: pixels in [0, 1] | standardised: less the data set's mean, over its standard deviation
+    augmentation    none | crop: a random 32×32 crop of the image padded by 4 | crop_and_flip: half of them mirrored |
+                    crop_24_and_flip: likewise of a 24×24 crop, without padding
+    scale           unit: pixels in [0, 1] | standardised: less the data set's mean, over its standard deviation |
+                    as_is: of features (B, D), which are no images any more
     ==============  ====================================================================================================
 
-    Where training crops, smaller test images are padded to the same size, evenly and before they are scaled.  Texts,
+    Where training crops, test images are padded or cut to the same size, evenly and before they are scaled.  Texts,
     word indices (B, T), become vectors (B, T, D), and nothing else is done to them; ``ValueError`` if more is asked.
     """
 
@@ -52,7 +59,7 @@ class Preprocessing:
     @property
     def crop(self) -> tuple[int, int]:
         """Size of a crop, and by how much the image is padded before."""
-        return CROPS.get(self.dataset, BC_CROP)
+        return (SMALL_CROPS if self.dataset in SMALL else CROPS)[self.augmentation]
 
     def training(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """uint8 (B, C, H, W) → float, with crops and flips drawn from ``generator``."""
@@ -62,8 +69,8 @@ class Preprocessing:
 
     def testing(self, images: Tensor) -> Tensor:
         """uint8 (B, C, H, W) → float; nothing is random."""
-        missing = self.crop[0] - images.shape[-1]
-        if self.augmentation != "none" and missing > 0:
+        if self.augmentation != "none":
+            missing = self.crop[0] - images.shape[-1]  # less than 0 where the crop is smaller
             images = F.pad(images, [missing // 2, missing - missing // 2] * 2)
         return self._scaled(images)
 
@@ -77,7 +84,7 @@ class Preprocessing:
 
         places = torch.arange(size, device=images.device)
         rows, columns = draw(height - size + 1) + places, draw(width - size + 1) + places  # (B, size)
-        if self.augmentation == "crop_and_flip":
+        if self.augmentation.endswith("and_flip"):
             columns = torch.where(draw(2) == 1, columns.flip(1), columns)
         each = torch.arange(examples, device=images.device).view(-1, 1, 1)
         return padded.permute(0, 2, 3, 1)[each, rows.unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)
@@ -85,6 +92,8 @@ class Preprocessing:
     def _scaled(self, images: Tensor) -> Tensor:
         if self.vectors is not None:
             return F.embedding(images, self.vectors)
+        if self.scale == "as_is":
+            return images.float()
         values = as_input(images)
         if self.scale == "unit":
             return values

@@ -37,6 +37,13 @@ def test_digits_fit_the_mnist_models():
     assert int(digits.train_inputs[:, :, :2].max()) == 0
 
 
+def test_stripes_are_small_images_in_colour_that_can_be_told_apart():
+    stripes = data.load("stripes_rgb")
+    assert stripes.train_inputs.shape == (800, 3, 8, 8)
+    assert stripes.classes == 8
+    assert torch.equal(stripes.train_inputs, data.load("stripes_rgb").train_inputs)
+
+
 def test_a_file_in_the_folder_is_read(folder):
     np.savez(folder / "mnist.npz", **ARRAYS)
     mnist = data.load("mnist")
@@ -102,7 +109,8 @@ def test_a_damaged_file_is_refused(folder, damage, message):
 def test_an_unknown_data_set_is_refused():
     with pytest.raises(
         DataError,
-        match="unknown data set 'minst'; expected one of digits, digits_rgb, topics, ag_news, cifar10, kmnist, mnist",
+        match="unknown data set 'minst'; expected one of digits, digits_rgb, stripes_rgb, topics, ag_news, cifar10, "
+        "cifar100, kmnist, mnist",
     ):
         data.load("minst")
 

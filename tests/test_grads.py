@@ -114,20 +114,30 @@ def test_lstm_cells_whose_layers_are_called_at_every_step(bidirectional, noise, 
     check(model, torch.randn(4, steps, 3), classes(4))
 
 
-INPUTS = {"convnet": (3, 32, 32), "lenet5_tanh": (1, 32, 32), "resnet18_narrow": (3, 32, 32), "bilstm": (5, 7)}
+INPUTS = {"convnet": (3, 32, 32), "lenet5_tanh": (1, 32, 32), "bilstm": (5, 7), "tf_tutorial": (3, 24, 24)}
+NARROW = [name for name in registry.names("models") if name.endswith("_narrow")]  # they stand for those of full width
+INPUTS |= dict.fromkeys(NARROW, (3, 32, 32))
 
 
-@pytest.mark.parametrize("name", [name for name in registry.names("models") if name != "resnet18"])  # it is narrow's
+@pytest.mark.parametrize("name", [name for name in registry.names("models") if f"{name}_narrow" not in NARROW])
 @pytest.mark.parametrize("norm", ["none", "layer"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_every_model(name, norm, noise):
     torch.manual_seed(0)
     model = models.build(name, norm=norm, features=7 if name == "bilstm" else None)
     set_weight_noise(model, noise)
-    x = torch.rand(6, *INPUTS.get(name, (1, 28, 28)))
+    x = torch.rand(3, *INPUTS.get(name, (1, 28, 28)))
     if name == "bilstm":
         x[1, 3:] = 0.0  # padding
-    check(model, x, classes(6), microbatch_size=4)
+    check(model, x, classes(3), microbatch_size=2)
+
+
+@pytest.mark.parametrize("name", ["resnet18_narrow", "vgg16_narrow"])
+@pytest.mark.parametrize("last_norm", ["removed", "added"])
+def test_v2_table_3_networks(name, last_norm):
+    torch.manual_seed(0)
+    model = models.build(name, norm="layer", last_norm=last_norm)
+    check(model, torch.rand(2, 3, 32, 32), classes(2))
 
 
 @pytest.mark.parametrize(("name", "norm"), [("convnet", "instance"), ("convnet", "batch"), ("lenet5", "batch")])

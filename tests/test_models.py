@@ -20,14 +20,45 @@ WIDTHS = {
     "lenet5_tanh": [6, 16, 120, 84, 10],
     "resnet18": [*(64 * stage for stage in STAGES), 10],
     "resnet18_narrow": [*(16 * stage for stage in STAGES), 10],
+    "vgg16": [64] * 2 + [128] * 2 + [256] * 4 + [512] * 8 + [10],
+    "vgg16_narrow": [16] * 2 + [32] * 2 + [64] * 4 + [128] * 8 + [10],
+    "light_vgg": [64] * 2 + [128] * 2 + [256] * 4 + [512, 10],
+    "light_vgg_narrow": [32] * 2 + [64] * 2 + [128] * 4 + [512, 10],
+    "fast_cifar": [64, 128, 128, 128, 256, 512, 512, 512, 10],
+    "fast_cifar_narrow": [16, 32, 32, 32, 64, 128, 128, 128, 10],
+    "tf_tutorial": [64, 64, 384, 384, 10],
 }
 PARAMETERS = {"lenet5": 61_706, "lenet_300_100": 266_610, "pca_1000": 71_010, "tf_privacy": 26_010}
 PARAMETERS |= {"convnet": 131_466, "lenet5_tanh": 61_706, "resnet18": 11_164_362, "resnet18_narrow": 699_066}
 PARAMETERS |= {"bilstm": 34_954}
+
+
+def mapped(widths: list[int], *, inputs: int = 3, kernel: int = 3, bias: bool = True, **vectors: int) -> int:
+    """Parameters of a chain of maps: convolutions, then linear layers from the ``vectors`` = {place: D} on."""
+    total, before = 0, inputs
+    for place, width in enumerate(widths):
+        before = vectors.get(f"at_{place}", before)
+        square = 1 if place >= min(int(name[3:]) for name in vectors) else kernel**2
+        total += width * (before * square + bias)
+        before = width
+    return total
+
+
+PARAMETERS |= {name: mapped(WIDTHS[name], at_16=WIDTHS[name][15]) for name in ("vgg16", "vgg16_narrow")}
+PARAMETERS |= {name: mapped(WIDTHS[name], at_8=WIDTHS[name][7]) for name in ("light_vgg", "light_vgg_narrow")}
+PARAMETERS |= {name: mapped(WIDTHS[name], at_8=WIDTHS[name][7], bias=False) for name in WIDTHS if "fast" in name}
+PARAMETERS |= {"tf_tutorial": mapped(WIDTHS["tf_tutorial"], kernel=5, at_2=6 * 6 * 64)}
 NAMES = ["lenet5", "lenet_300_100", "pca_1000", "tf_privacy"]  # v1's and v2's: a norm layer after every trainable one
 FEATURES = {"bilstm": 100}  # of texts: GloVe's 100 dimensions
 LAYERS = {"convnet": (10, 18), "lenet5_tanh": (10, 16), "resnet18": (22, 62)}  # bc's: tensors, without and with BN
 IMAGES = {"convnet": (3, 32, 32), "lenet5_tanh": (1, 32, 32), "resnet18": (3, 32, 32), "resnet18_narrow": (3, 32, 32)}
+CIFAR = {  # v1's and v2's for CIFAR-10, at the width that tests can afford: norm layers, side of the images
+    "resnet18_narrow": (20, 32),
+    "vgg16_narrow": (16, 32),
+    "fast_cifar_narrow": (8, 32),
+    "light_vgg_narrow": (9, 32),
+    "tf_tutorial": (4, 24),
+}
 
 
 def trainable_maps(model: nn.Module) -> list[nn.Module]:
@@ -178,3 +209,73 @@ def test_texts_become_logits_that_do_not_see_the_padding(norm):
 def test_a_model_takes_what_it_is_made_for(name, settings, message):
     with pytest.raises(ValueError, match=message):
         models.build(name, **settings)
+
+
+@pytest.mark.parametrize("name", CIFAR)
+@pytest.mark.parametrize("norm", ["none", "batch", "layer", "layer_without_affine", "group_without_affine"])
+def test_cifar_networks_turn_images_into_logits_with_a_norm_layer_after_every_map_but_the_last(name, norm):
+    norms, side = CIFAR[name]
+    model = models.build(name, norm=norm, classes=7)
+    assert model(torch.rand(2, 3, side, side)).shape == (2, 7)
+    kinds = nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | nn.GroupNorm
+    assert sum(isinstance(layer, kinds) for layer in model.modules()) == (0 if norm == "none" else norms)
+    assert len(trainable_maps(model)) == norms + 1
+
+
+@pytest.mark.parametrize("name", ["resnet18_narrow", "vgg16_narrow"])
+def test_v2_table_3_varies_the_last_norm_layer(name):
+    designed, removed, added = (
+        models.build(name, norm="batch", last_norm=last_norm) for last_norm in models.LAST_NORMS
+    )
+    channels = [
+        [len(layer.weight) for layer in model.modules() if isinstance(layer, nn.BatchNorm2d | nn.BatchNorm1d)]
+        for model in (designed, removed, added)
+    ]
+    assert channels[0] == [*channels[1], 128]
+    assert channels[2] == [*channels[0], 10]
+    assert isinstance(added[-1], nn.BatchNorm1d)
+    assert isinstance(removed[-1], NoisyLinear)
+    assert removed(torch.rand(2, 3, 32, 32)).shape == added(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("name", ["fast_cifar", "tf_tutorial", "light_vgg"])
+def test_other_networks_have_their_norm_layers_as_designed(name):
+    with pytest.raises(ValueError, match=f"last_norm: expected 'as_designed' for model '{name}'; got 'added'"):
+        models.build(name, norm="batch", last_norm="added")
+    with pytest.raises(ValueError, match="last_norm: expected one of as_designed, removed, added; got 'moved'"):
+        models.build(name, last_norm="moved")
+
+
+def test_the_papers_parameter_counts():
+    """11.17 million in ResNet-18 and 6.57 in davidcpage's network, as they are known."""
+    with torch.device("meta"):
+        counts = {
+            name: sum(p.numel() for p in models.build(name, norm="batch").parameters())
+            for name in ("resnet18", "fast_cifar")
+        }
+    assert counts == {"resnet18": 11_173_962, "fast_cifar": 6_573_120}
+
+
+def test_fast_cifar_adds_its_pairs_to_what_they_are_given():
+    model, x = models.build("fast_cifar_narrow", norm="batch").eval(), torch.rand(2, 32, 16, 16)
+    pair = model[7]
+    assert torch.equal(pair(x), x + pair.residual(x))
+    assert model[-1].factor == 1 / 8
+
+
+@pytest.mark.parametrize("name", CIFAR)
+def test_a_network_can_be_cut_where_its_map_becomes_a_vector(name):
+    side = CIFAR[name][1]
+    model, x = models.build(name, norm="batch").eval(), torch.rand(2, 3, side, side)
+    convolutions, linear = models.cut(model)
+    assert {type(layer) for layer in trainable_maps(convolutions)} == {NoisyConv2d}
+    assert {type(layer) for layer in trainable_maps(linear)} == {NoisyLinear}
+    features = convolutions(x)
+    assert features.dim() == 2
+    assert torch.equal(linear(features), model(x))
+
+
+@pytest.mark.parametrize(("name", "features"), [("bilstm", 50), ("lenet_300_100", None)])
+def test_a_network_without_convolutions_cannot_be_cut(name, features):
+    with pytest.raises(ValueError, match=r"model: expected a sequence of convolutions, nn\.Flatten and linear layers"):
+        models.cut(models.build(name, features=features))

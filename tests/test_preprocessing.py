@@ -42,6 +42,32 @@ def test_every_image_is_one_of_its_crops(augmentation, size):
     assert {row for row, _ in offsets} == {column for _, column in offsets} == set(range(places))
 
 
+@pytest.mark.parametrize(("dataset", "size"), [("cifar10", 32), ("digits_rgb", 8)])
+def test_the_tf_tutorials_crops_are_24_by_24(dataset, size):
+    x, crops = images(size), Preprocessing(dataset, "crop_24_and_flip", "unit")
+    found = (crops.training(x, seeded()) * 255).round().to(torch.uint8)
+    padded = F.pad(x, [9] * 4) if size == 8 else x
+    offsets, mirrored = set(), 0
+    for image, crop in zip(padded, found, strict=True):
+        windows = image.unfold(1, 24, 1).unfold(2, 24, 1).permute(1, 2, 0, 3, 4)  # (places, places, C, 24, 24)
+        plain = (windows == crop).all(dim=(2, 3, 4)).nonzero().tolist()
+        flipped = (windows == crop.flip(2)).all(dim=(2, 3, 4)).nonzero().tolist()
+        assert plain or flipped
+        mirrored += not plain
+        offsets |= {tuple(place) for place in plain or flipped}
+    assert {row for row, _ in offsets} == {column for _, column in offsets} == set(range(len(padded[0, 0]) - 23))
+    assert 70 <= mirrored <= 130
+    centre = padded[:, :, 4:28, 4:28] if size == 32 else padded[:, :, 1:25, 1:25]
+    assert torch.equal(crops.testing(x), as_input(centre))
+
+
+def test_features_stay_what_they_are():
+    features = torch.tensor([[0.5, -3.0]], dtype=torch.float16)
+    as_is = Preprocessing("cifar10", "none", "as_is")
+    assert torch.equal(as_is.testing(features), features.float())
+    assert as_is.training(features, seeded()).dtype == torch.float32
+
+
 def test_draws_come_from_the_generator():
     x, crops = images(), Preprocessing("cifar10", "crop_and_flip", "unit")
     assert torch.equal(crops.training(x, seeded()), crops.training(x, seeded()))
@@ -55,7 +81,9 @@ def test_test_images_have_the_size_of_the_crops():
     assert torch.equal(Preprocessing("cifar10", "crop", "unit").testing(x), as_input(x))
 
 
-@pytest.mark.parametrize(("name", "augmentation"), [("digits", "none"), ("digits_rgb", "none")])
+@pytest.mark.parametrize(
+    ("name", "augmentation"), [("digits", "none"), ("digits_rgb", "none"), ("stripes_rgb", "none")]
+)
 def test_standardised_pixels_have_mean_0_and_standard_deviation_1(name, augmentation):
     x = Preprocessing(name, augmentation, "standardised").testing(data.load(name).train_inputs)
     torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(x.shape[1]), atol=1e-3, rtol=0)

@@ -43,7 +43,7 @@ WITH_TORCH = {
     "pca": {"data"},
     "environment": set(),
     "train": {
-        *("data", "environment", "generators", "layers", "methods", "models", "pca", "preprocessing", "run"),
+        *("data", "environment", "generators", "layers", "lease", "methods", "models", "pca", "preprocessing", "run"),
         *("schedules", "store"),
     },
     "sweep": {"data", "lease", "plan", "run", "store", "tables", "train", "tuning"},

@@ -75,6 +75,7 @@ def test_every_field_counts_in_the_id():
         "fix_converged": "epoch",
         "augmentation": "crop",
         "input_scale": "standardised",
+        "last_norm": "added",
     }
     ids = {make_run(**{name: value}).id for name, value in changes.items()}
     ids.add(make_run(epsilon=1.0, sampler="poisson").id)
@@ -85,6 +86,8 @@ def test_every_field_counts_in_the_id():
     of_statistics = [public, public | {"public_dataset": "kmnist"}, public | {"statistics_gradient": "on"}]
     of_statistics += [mixed, mixed | {"statistics_batch": 4}]
     of_statistics += [noised, noised | {"statistics_share": 0.2}, noised | {"statistics_clip_norm": 2.0}]
+    pretrained = {"pretrained_on": "cifar100", "pretraining_epochs": 1}
+    of_statistics += [pretrained, pretrained | {"pretraining_epochs": 2}, pretrained | {"pretrained_on": "mnist"}]
     ids |= {make_run(**settings).id for settings in of_statistics}
     assert len(ids | {make_run().id}) == len(changes) + 3 + len(of_statistics)
     tried = set(changes).union(*of_statistics, {"epsilon", "gradient_norm_examples"})
@@ -118,6 +121,15 @@ def test_every_field_counts_in_the_id():
             f"norm: expected one of {', '.join(CHOICES['norm'])}; got 'group'",
         ),
         ({"model": "lenet"}, f"unknown model 'lenet'; expected one of {MODELS}"),
+        (
+            {"pretrained_on": "digits", "pretraining_epochs": 1},
+            "pretrained_on: expected public data, other than dataset 'digits'; got 'digits'",
+        ),
+        (
+            {"pretrained_on": "cifar100"},
+            "pretraining_epochs: expected at least 1 for pretrained_on 'cifar100'; got 0",
+        ),
+        ({"pretraining_epochs": 3}, "pretraining_epochs: expected 0 for pretrained_on ''; got 3"),
         ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
     ],
 )
@@ -125,6 +137,28 @@ def test_bad_settings_are_refused_in_one_line(changes, message):
     with pytest.raises((TypeError, ValueError)) as refused:
         make_run(**changes)
     assert str(refused.value) == message
+
+
+def test_a_pretraining_is_a_run_of_its_own_that_seeds_and_private_settings_share():
+    private = {"method": "dpsgd", "clip_norm": 1.0, "epsilon": 2.0, "sampler": "poisson", "optimizer": "sgd", "lr": 2.0}
+    taken = {"model": "tf_tutorial", "augmentation": "crop_24_and_flip", "input_scale": "standardised"}
+    public = {"norm": "public_batch_without_affine", "public_examples": 8, "pretrained_on": "cifar100"}
+    run = make_run(**private, **taken, **public, pretraining_epochs=5)
+    pretraining = run.pretraining
+    assert pretraining == Run(
+        **taken,
+        dataset="cifar100",
+        norm="batch",
+        test_statistics="running",
+        lr=0.001,
+        lr_schedule="linear",
+        batch_size=128,
+        epochs=5,
+    )
+    assert pretraining.pretraining is None
+    assert make_run(**taken, **public, pretraining_epochs=5, seed=3).pretraining == pretraining
+    layer = make_run(pretrained_on="cifar100", pretraining_epochs=5, norm="layer").pretraining
+    assert (layer.norm, layer.test_statistics) == ("layer", "batch")
 
 
 def test_a_run_survives_its_dictionary():

@@ -8,9 +8,11 @@ import pytest
 from conftest import make_run
 
 from lib import data, sweep, tables
+from lib.lease import Lease
 from lib.store import Store, StoreError
 from lib.sweep import _work
 from lib.tables import Table
+from lib.train.pretrained import FOLDER
 
 
 def cell(row: str, column: float, *, seed: int, tier: str, lr: float):
@@ -34,6 +36,8 @@ SMALL = Table(
     grid={"lr": (0.001, 0.01)},
     tuning=tuning,
 )
+
+PRETRAINED = {"pretrained_on": "cifar100", "pretraining_epochs": 1}
 
 
 def go(tmp_path, table=SMALL, **how) -> sweep.Sweep:
@@ -116,6 +120,17 @@ def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkey
     assert Store(tmp_path).get(asked)["metrics"] == {"validation_accuracy": 1.0}
 
 
+def test_a_run_whose_pretraining_somebody_else_is_at_is_left_for_later(tmp_path, monkeypatch):
+    monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path))
+    how = {"table": "small", "root": tmp_path / "results", "deadline": None, "threads": 1, "silent": 60.0}
+    pretrained = {"pretrained_on": "stripes_rgb", "pretraining_epochs": 1}
+    run = make_run(dataset="digits_rgb", model="convnet", epochs=1, **pretrained)
+    other = Lease.take(tmp_path / FOLDER, run.pretraining.id, silent=60.0)
+    assert _work.work(run, **how) == (run, _work.ELSEWHERE)
+    other.release()
+    assert _work.work(run, **how) == (run, _work.STORED)
+
+
 def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypatch):
     monkeypatch.setattr(_work, "train", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(ValueError, match="unknown tier 'full'"):
@@ -128,6 +143,10 @@ def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypat
     monkeypatch.setitem(data.DOWNLOADS, "mnist", lambda cache: (_ for _ in ()).throw(OSError("offline")))
     with pytest.raises(data.DataError, match="no such file, and the download of mnist failed"):
         go(tmp_path, tables.load("mnist_noise"), tier="cpu")
+    monkeypatch.setitem(data.DOWNLOADS, "cifar100", lambda cache: (_ for _ in ()).throw(OSError("offline")))
+    public = replace(SMALL, cell=lambda *c, **k: replace(cell(*c, **k, lr=0.01), **PRETRAINED), tuning=None)
+    with pytest.raises(data.DataError, match="no such file, and the download of cifar100 failed"):
+        go(tmp_path, public)
     (tmp_path / "results").rmdir()
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(StoreError, match="expected a folder that results can be written to"):

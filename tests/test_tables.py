@@ -1,5 +1,6 @@
 """Every exhibit: well formed, its runs valid, nothing printed outside its cells."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -50,6 +51,7 @@ class TestEveryTable:
     def test_printed_numbers_belong_to_cells(self, table):
         assert set(table.printed) <= set(product(table.rows, table.columns))
         assert set(table.not_run) <= set(table.rows)
+        assert set(table.notes) <= set(TIERS)
         assert all(cell.mean is None or 0 < cell.mean < 100 for cell in table.printed.values())
 
     @pytest.mark.parametrize("tier", TIERS)
@@ -128,6 +130,65 @@ def test_v2_table_5_shares_its_plain_and_its_layer_norm_row_with_v1_table_4():
             how = {"tier": "cpu", **point(table, row, column)}
             assert table.cell(row, column, seed=1, **how) == other.cell(row, column, seed=1, **how)
             assert table.printed[row, column] == other.printed[row, column]
+
+
+def test_v2_table_3_is_all_there():
+    table = tables.load("cifar10_noise")
+    assert len(table.cells) == 30
+    assert sum(cell.mean or 0 for cell in table.printed.values()) == pytest.approx(2421.11)  # the paper's 28 numbers
+    assert sum(cell.mean is None for cell in table.printed.values()) == 2
+    assert table.printed["VGG-16", 1.0] == Printed(63.12, 8.21)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "total"), [("cifar10_si_dpsgd", 42, 3613.51), ("cifar10_dpsgd_bn", 16, 1192.7)]
+)
+def test_v1_table_5_and_v2_table_6_are_all_there(name, cells, total):
+    numbers = [cell.mean for cell in tables.load(name).printed.values()]
+    assert (len(numbers), sum(numbers)) == (cells, pytest.approx(total))
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_v2_table_3_varies_the_last_norm_layer_and_nothing_else(tier):
+    table = tables.load("cifar10_noise")
+    for name in ("ResNet-18", "VGG-16"):
+        runs = [table.cell(row, 1.0, seed=0, tier=tier, lr=0.1) for row in (name, f"{name}-mod", f"BN-{name}")]
+        assert [run.last_norm for run in runs] == ["as_designed", "removed", "added"]
+        assert len({replace(run, last_norm="as_designed") for run in runs}) == 1
+        assert runs[0].model.endswith("_narrow") == (tier != "paper")
+
+
+def test_v1_table_5_has_v2_table_6s_plain_row():
+    table, other = tables.load("cifar10_si_dpsgd"), tables.load("cifar10_dpsgd_bn")
+    row, twin = table.rows[0], other.rows[0]
+    for column in other.columns:
+        how = {"tier": "cpu", **point(table, row, column)}
+        assert table.cell(row, column, seed=1, **how) == other.cell(twin, column, seed=1, **how)
+        assert table.printed[row, column] == other.printed[twin, column]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_v2_table_6_trains_on_pretrained_convolutions_and_v1_table_5_from_scratch(tier):
+    public = "stripes_rgb" if tier == "smoke" else "cifar100"
+    for name in ("cifar10_dpsgd_bn", "cifar10_si_dpsgd"):
+        table = tables.load(name)
+        for row, column in table.cells:
+            run = table.cell(row, column, seed=0, tier=tier, **point(table, row, column))
+            scratch = name == "cifar10_si_dpsgd" and row != table.rows[0]
+            assert run.pretrained_on == ("" if scratch else public)
+            assert run.public_dataset == (public if run.public_examples else "")
+            assert (run.augmentation == "crop_24_and_flip") == (run.model == "tf_tutorial")
+
+
+def test_a_row_of_v2_table_6_has_one_pretraining_whatever_is_private():
+    table = tables.load("cifar10_dpsgd_bn")
+    found = {}
+    for row, column in table.cells:
+        runs = [table.tuning(row, column, tier="cpu", **p) for p in table.points(row, column, "cpu")]
+        runs += [table.cell(row, column, seed=seed, tier="cpu") for seed in range(2)]
+        found.setdefault(row, set()).update(run.pretraining.id for run in runs)
+    assert all(len(ids) == 1 for ids in found.values())
+    assert len(set.union(*found.values())) == 7  # TF tutorial: plain, LN, BN; light VGG: BN, GN, plain; ResNet-18
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -29,6 +29,12 @@ def test_it_learns_and_records_what_it_did():
     assert record["env"]["data_sha256"] == data.load("digits").sha256
 
 
+def test_the_last_norm_layer_changes_the_training():
+    settings = {"dataset": "digits_rgb", "model": "vgg16_narrow", "norm": "batch", "augmentation": "crop_and_flip"}
+    runs = [make_run(**settings, epochs=1, last_norm=last) for last in ("as_designed", "removed", "added")]
+    assert len({train(run)["history"]["train_loss"][0] for run in runs}) == 3
+
+
 def test_the_same_run_gives_the_same_record_and_another_seed_another():
     run = make_run(weight_noise_std=0.05, norm="batch", epochs=1)
     first = without_env(train(run))

@@ -3,7 +3,8 @@
 ``load(name)`` looks for ``<name>.npz`` in ``$DP_COMPANION_DATA`` (default: ``data/`` in the current folder, then in
 the repository).  If it is absent it is downloaded, where that can be through torchvision and torchtext, and written
 there once.  No data set is ever swapped for another.  For the smoke tier there are small ones without a file:
-``digits``, real images that ship inside scikit-learn, and ``topics``, made-up texts.
+``digits`` and ``digits_rgb``, real images that ship inside scikit-learn, and made-up ones, ``stripes_rgb`` (images)
+and ``topics`` (texts).
 
     >>> digits = load("digits")
     >>> digits.train_inputs.shape, digits.train_inputs.dtype
@@ -27,9 +28,10 @@ from torch import Tensor
 
 from lib.data import _text as text
 from lib.data._downloads import DOWNLOADS
+from lib.data._images import GENERATED as GENERATED_IMAGES
 
 FOLDER_VARIABLE = "DP_COMPANION_DATA"
-GENERATED = ("digits", "digits_rgb", "topics")  # without a file
+GENERATED = (*GENERATED_IMAGES, "topics")  # without a file
 WORD_VECTORS = {"ag_news": "glove"}  # text → the file of its words' vectors
 
 Examples = tuple[Tensor, Tensor]  # inputs and labels
@@ -44,7 +46,8 @@ class Dataset:
     """Inputs, labels int64 ``(N,)``, and the SHA-256 of the file or files they came from.
 
     Inputs are images uint8 ``(N, C, H, W)`` or, where there are ``vectors`` ``(V, D)`` of words, texts int64
-    ``(N, T)`` of indices into them.
+    ``(N, T)`` of indices into them, or features float16 ``(N, D)``, if ``pretrained_on`` names the data set on which
+    the convolutions that made them were trained; ``pretraining`` then says more of that.
     """
 
     name: str
@@ -54,6 +57,8 @@ class Dataset:
     test_inputs: Tensor
     test_labels: Tensor
     vectors: Tensor | None = None
+    pretrained_on: str = ""
+    pretraining: str = ""
 
     @property
     def classes(self) -> int:
@@ -64,12 +69,19 @@ class Dataset:
     def size(self) -> str:
         """What there is, in words, for the record."""
         words = "" if self.vectors is None else ", {} word vectors of {} dimensions".format(*self.vectors.shape)
-        return f"{len(self.train_labels)} training examples{words}"
+        said = f"{len(self.train_labels)} training examples{words}"
+        if not self.pretrained_on:
+            return said
+        features = f"{self.train_inputs.shape[1]} features pretrained on {self.pretrained_on}"
+        return f"{said}, as {features} ({self.pretraining})"
 
     @property
     def assumes(self) -> str:
         """What a proof of privacy has to assume of data like these, beside the private examples."""
-        return "" if self.vectors is None else "; the word vectors and the vocabulary, which is theirs, are public"
+        words = "" if self.vectors is None else "; the word vectors and the vocabulary, which is theirs, are public"
+        if self.pretrained_on:
+            return f"{words}; {self.pretrained_on}, on which the convolutions were pretrained, is public"
+        return words
 
     def hold_out(self, examples: int, generator: torch.Generator) -> "Dataset":
         """The same data with ``examples`` random training examples in the place of the test set, which is gone.
@@ -98,7 +110,7 @@ def as_input(images: Tensor) -> Tensor:
 def load(name: str, *, device: torch.device | str = "cpu") -> Dataset:
     """The data set ``name``, resident on ``device``; ``DataError`` if its file is missing, damaged or unknown."""
     if name in GENERATED:
-        return _topics(str(device)) if name == "topics" else _digits(name, str(device))
+        return _topics(str(device)) if name == "topics" else _generated_images(name, str(device))
     known = sorted(DOWNLOADS.keys() - WORD_VECTORS.values())
     if name not in known:
         raise DataError(f"unknown data set {name!r}; expected one of {', '.join([*GENERATED, *known])}")
@@ -193,26 +205,10 @@ def _on(
 
 
 @lru_cache(maxsize=4)
-def _digits(name: str, device: str) -> Dataset:
-    """scikit-learn's 1,797 digits of 8×8, each pixel repeated 3×3 and padded by 2 to 28×28, so that MNIST's models fit;
-    ``digits_rgb`` is 8×8 in three equal channels, small images for CIFAR-10's models.
-    """
-    from sklearn.datasets import load_digits
-
-    source = load_digits()
-    images = (source.images * 255 / 16).round().astype(np.uint8)
-    if name == "digits_rgb":
-        images = np.stack([images] * 3, axis=3)
-    else:
-        images = np.pad(images.repeat(3, 1).repeat(3, 2), ((0, 0), (2, 2), (2, 2)))
-    labels, split = source.target, 1437  # four fifths; the file's order mixes writers and classes
-    arrays = {
-        "train_images": images[:split],
-        "train_labels": labels[:split],
-        "test_images": images[split:],
-        "test_labels": labels[split:],
-    }
-    return _of_images(name, hashlib.sha256(images.tobytes()).hexdigest(), arrays, device)
+def _generated_images(name: str, device: str) -> Dataset:
+    arrays = GENERATED_IMAGES[name]()
+    together = np.concatenate([arrays["train_images"], arrays["test_images"]])
+    return _of_images(name, hashlib.sha256(together.tobytes()).hexdigest(), arrays, device)
 
 
 @lru_cache(maxsize=4)

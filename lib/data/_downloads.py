@@ -49,6 +49,7 @@ DOWNLOADS = {
     "mnist": _vision("MNIST"),
     "kmnist": _vision("KMNIST", splits=("test",)),
     "cifar10": _vision("CIFAR10"),
+    "cifar100": _vision("CIFAR100"),
     "ag_news": _ag_news,
     "glove": _glove,
 }

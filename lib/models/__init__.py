@@ -1,8 +1,8 @@
 """Models: one file, one architecture, layers put together and nothing new.
 
-A model file defines ``build(norm, activation, classes) -> nn.Module``, one of texts with ``features`` too; all its
-trainable maps are noisy layers with σ = 0, so one architecture serves noise-free training, noisy weights and SI-DPSGD
-alike.
+A model file defines ``build(norm, activation, classes) -> nn.Module``, one of texts with ``features`` too, one whose
+last norm layer the papers vary with ``last_norm``; all its trainable maps are noisy layers with σ = 0, so one
+architecture serves noise-free training, noisy weights and SI-DPSGD alike.
 
     >>> sum(p.numel() for p in build("lenet5").parameters())
     61706
@@ -22,22 +22,53 @@ NORMS = (
     *("public_batch", "public_batch_without_affine", "noised_batch_without_affine"),
 )
 WITHOUT_AFFINE = "_without_affine"
+LAST_NORMS = ("as_designed", "removed", "added")
 
 
 def build(
-    name: str, *, norm: str = "none", activation: str = "relu", classes: int = 10, features: int | None = None
+    name: str,
+    *,
+    norm: str = "none",
+    activation: str = "relu",
+    classes: int = 10,
+    features: int | None = None,
+    last_norm: str = "as_designed",
 ) -> nn.Module:
     """The model in ``lib/models/<name>.py``, freshly initialised by torch's default generator.
 
-    ``features`` D: the dimension of the word vectors that a model of texts takes.  Raises ``ValueError`` for an unknown
-    model, normalisation or activation, and where ``features`` do not fit the model.
+    ``features`` D: the dimension of the word vectors that a model of texts takes.  ``last_norm``: v2 Table 3's networks
+    without their last norm layer ("removed", the papers' …-mod) and with one more, after the last trainable layer
+    ("added", the papers' BN-…).  Raises ``ValueError`` for an unknown model, normalisation, activation or last norm,
+    and where ``features`` or ``last_norm`` do not fit the model.
     """
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}; got {activation!r}")
+    for given, value, allowed in (("activation", activation, tuple(ACTIVATIONS)), ("last_norm", last_norm, LAST_NORMS)):
+        if value not in allowed:
+            raise ValueError(f"{given}: expected one of {', '.join(allowed)}; got {value!r}")
     model, settings = registry.load("models", name), {"norm": norm, "activation": ACTIVATIONS[activation]}
-    if (takes := "features" in inspect.signature(model.build).parameters) != (features is not None):
+    takes = inspect.signature(model.build).parameters
+    if ("features" in takes) != (features is not None):
         raise ValueError(f"model: expected one of {'texts' if features else 'images'} for these data; got {name!r}")
-    return model.build(classes=classes, **settings, **({"features": features} if takes else {}))
+    if features is not None:
+        settings["features"] = features
+    if last_norm != LAST_NORMS[0]:
+        if "last_norm" not in takes:
+            raise ValueError(f"last_norm: expected {LAST_NORMS[0]!r} for model {name!r}; got {last_norm!r}")
+        settings["last_norm"] = last_norm
+    return model.build(classes=classes, **settings)
+
+
+def cut(model: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:
+    """A model of images in two: the convolutions, up to where the map becomes a vector (B, D), and the linear layers.
+
+    Raises ``ValueError`` for a model that is not such a sequence.
+    """
+    layers = list(model) if isinstance(model, nn.Sequential) else []
+    place = next((i + 1 for i, layer in enumerate(layers) if isinstance(layer, nn.Flatten)), 0)
+    if not any(isinstance(layer, nn.Conv2d) for part in layers[:place] for layer in part.modules()):
+        raise ValueError(
+            "model: expected a sequence of convolutions, nn.Flatten and linear layers; got one without convolutions"
+        )
+    return model[:place], model[place:]
 
 
 def norm_layer(norm: str, *shape: int, last: bool = False) -> list[nn.Module]:

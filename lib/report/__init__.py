@@ -63,6 +63,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             frame.to_string(),
             "ours: mean ± standard error (number of seeds); accuracy after the last epoch",
             *(f"{row}, not run: {why}" for row, why in table.not_run.items()),
+            *([f"tier {tier}: {table.notes[tier]}"] if tier in table.notes else []),
             *(["ε: claimed / proven / audited"] if each_private else []),
             *data(table, tier, store),
             f"privacy (claimed / proven / audited ε): {privacy(table, tier, store)}",

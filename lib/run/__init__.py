@@ -74,7 +74,7 @@ class Run:
     layers                  what adaptive_layerwise clips by itself: tensors | modules | four_groups, by norm
     adaptive_clipping       enhanced (C_h = C·e_h/max e) | zhang (C_h = C·e_h) | multiplication_factors (bc B.2)
     fix_converged           never | epoch: weights that in an epoch moved no more than noise would stay (bc 3.4)
-    augmentation            none | crop | crop_and_flip, see :mod:`lib.preprocessing`
+    augmentation            none | crop | crop_and_flip | crop_24_and_flip, see :mod:`lib.preprocessing`
     input_scale             unit (pixels in [0, 1]) | standardised
     statistics              of public_batch, in training: public | per_example | mixed: :mod:`lib.layers.with_public`
     statistics_gradient     off: they are constants | on: gradients flow through them, and the public examples
@@ -84,6 +84,10 @@ class Run:
     first_weights           of si_dpsgd: exact (θ_0 = µ_0, v1 algorithm 1) | noised (as v1's code begins)
     noise_power             p of correlated_noise: 0 DPSGD … 1 SI-DPSGD, see :class:`lib.accounting.Spectrum`
     noise_bands             how many of its coefficients are kept; 0: all
+    last_norm               as_designed | removed | added: of the models of v2 Table 3, see :mod:`lib.models`
+    pretrained_on           a public data set.  The model's convolutions are those of :attr:`Run.pretraining` and fixed;
+                            its linear layers are trained, on their outputs for the images as they are tested
+    pretraining_epochs      epochs of that
     ======================  ============================================================================================
 
     Raises ``ValueError`` or ``TypeError`` naming the field, what was expected and what came.
@@ -140,6 +144,9 @@ class Run:
     first_weights: str = "exact"
     noise_power: float = 0.0
     noise_bands: int = 0
+    last_norm: str = "as_designed"
+    pretrained_on: str = ""
+    pretraining_epochs: int = 0
 
     def __post_init__(self) -> None:
         for name, kind in _kinds(type(self)).items():
@@ -156,6 +163,7 @@ class Run:
             if not getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected less than 1; got {getattr(self, name)!r}")
         allowed.check_statistics(self)
+        allowed.check_pretraining(self)
         public = self.public_examples
         if self.gradient_norm_examples > public or (self.test_statistics == "public" and not public):
             name = "gradient_norm_examples" if public else "test_statistics"
@@ -175,9 +183,37 @@ class Run:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
+    def pretraining(self) -> Self | None:
+        """The run whose convolutions this one takes over, None if it takes none.
+
+        Ordinary training on ``pretrained_on`` under seed 0, with Adam, a step size that falls from .001 to 0 and
+        batches of 128; model, activation, augmentation and scale are this run's, and so is the norm, but that batch
+        norm which is made for private examples is ordinary there, tested on running averages: all of it is public.
+        """
+        if not self.pretrained_on:
+            return None
+        special = self.norm.startswith(("public_batch", "noised_batch", "batch"))
+        return type(self)(
+            dataset=self.pretrained_on,
+            model=self.model,
+            norm="batch" if special else self.norm,
+            last_norm=self.last_norm,
+            test_statistics="running" if special else "batch",
+            activation=self.activation,
+            augmentation=self.augmentation,
+            input_scale=self.input_scale,
+            lr=0.001,
+            lr_schedule="linear",
+            batch_size=128,
+            epochs=self.pretraining_epochs,
+        )
+
+    @property
     def words(self) -> str:
         """A few words for people, the readable half of the run's file name; not unique."""
         parts = [self.model] + [w for w in (self.norm, self.method) if w not in ("none", "non_private")]
+        if self.last_norm != "as_designed":
+            parts.append(f"last_norm_{self.last_norm}")
         if self.weight_noise_std or self.gradient_noise_std:
             parts.append(f"noise{self.weight_noise_std or self.gradient_noise_std:g}")
         if self.epsilon:

@@ -26,10 +26,11 @@ CHOICES = {
     "layers": ("tensors", "modules", "four_groups"),
     "adaptive_clipping": ("enhanced", "zhang", "multiplication_factors"),
     "fix_converged": ("never", "epoch"),
-    "augmentation": ("none", "crop", "crop_and_flip"),
+    "augmentation": ("none", "crop", "crop_and_flip", "crop_24_and_flip"),
     "input_scale": ("unit", "standardised"),
     "statistics": ("public", "per_example", "mixed"),
     "statistics_gradient": ("off", "on"),
+    "last_norm": ("as_designed", "removed", "added"),
 }
 AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1} | dict.fromkeys(
     (
@@ -48,6 +49,7 @@ AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1} | dict.fromkeys(
         "momentum",
         "noise_multiplier",
         "pca_noise_multiplier",
+        "pretraining_epochs",
     ),
     0,
 )
@@ -99,3 +101,17 @@ def check_statistics(run: Any) -> None:
     for name, (what, met) in expected.items():
         if not met:
             raise ValueError(f"{name}: expected {what} for norm {run.norm!r}; got {getattr(run, name)!r}")
+
+
+def check_pretraining(run: Any) -> None:
+    """Pretraining is on other data than the private ones, and takes at least an epoch."""
+    if run.pretrained_on and run.pretrained_on == run.dataset:
+        raise ValueError(
+            f"pretrained_on: expected public data, other than dataset {run.dataset!r}; got {run.pretrained_on!r}"
+        )
+    if bool(run.pretrained_on) != bool(run.pretraining_epochs):
+        expected = "at least 1" if run.pretrained_on else "0"
+        raise ValueError(
+            f"pretraining_epochs: expected {expected} for pretrained_on {run.pretrained_on!r}; "
+            f"got {run.pretraining_epochs}"
+        )

@@ -73,7 +73,8 @@ def run(
     for stage in stages:
         for asked in stage(table, plan, store):
             store.get(asked)  # a damaged record is refused here, before anything is trained
-    for name in {asked.dataset for stage in stages for asked in stage(table, plan, store) if asked not in store}:
+    wanted = [asked for stage in stages for asked in stage(table, plan, store) if asked not in store]
+    for name in {name for asked in wanted for name in (asked.dataset, asked.pretrained_on) if name}:
         data.load(name)  # a data error is raised here, once, rather than by every worker
 
     def missing(stage: Stage) -> list[Run]:

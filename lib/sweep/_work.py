@@ -11,6 +11,7 @@ from lib.run import Run
 from lib.store import Store
 from lib.train import OutOfTime, train
 from lib.train.checkpoint import remove
+from lib.train.pretrained import Elsewhere
 
 RUNNING = ".running"  # the folder of leases and checkpoints, beside the results
 STORED, ELSEWHERE, UNFINISHED = "stored", "elsewhere", "unfinished"
@@ -46,6 +47,8 @@ def _train(run: Run, table: str, root: Path, deadline: float | None, lease: Leas
         record = train(run, device=_device(), deadline=deadline, checkpoint=checkpoint, beat=lease.beat)
     except OutOfTime:
         return UNFINISHED
+    except Elsewhere:  # somebody pretrains what this run needs; other runs do not have to wait
+        return ELSEWHERE
     store = Store(root)
     if run in store:  # this worker was silent for so long that another took over
         return ELSEWHERE

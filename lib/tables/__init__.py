@@ -77,6 +77,7 @@ class Table:
                validation examples, under seed 0
     tuned      ``tuned(row, column)``: whether the cell is tuned; the others take their settings as they are
     not_run    rows that are only printed beside the others, with the reason
+    notes      tier → in what its runs are less than the papers', beside their epochs; said under the table
     =========  =========================================================================================================
     """
 
@@ -94,6 +95,7 @@ class Table:
     tuning: Callable[..., Run] | None = None
     tuned: Callable[[Row, Column], bool] = lambda row, column: True
     not_run: Mapping[Row, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def points(self, row: Row, column: Column, tier: str) -> list[dict[str, Any]]:
         """The candidates among which a cell is tuned; none for an untuned one.

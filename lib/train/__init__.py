@@ -24,6 +24,7 @@ from lib import environment, methods, store
 from lib.generators import generator
 from lib.layers import held_noise
 from lib.run import Run
+from lib.train import pretrained
 from lib.train._start import dataset_of, model_of, preprocessing_of
 from lib.train._start import optimizer_of as optimizer_of
 from lib.train.checkpoint import Checkpoint
@@ -49,10 +50,20 @@ def train(
     ``device`` defaults to the GPU where there is one.  ``deadline`` is a ``time.time()``; the first step to end after
     it, unless it is the last, raises ``OutOfTime``.  ``checkpoint``: a file that the run goes on from, if it exists,
     and that is kept up to date meanwhile; ``CheckpointError`` if it is not of this run, device and code.  ``beat`` is
-    called after every step and every test batch.
+    called after every step and every test batch.  The pretraining that a run builds on comes first, where nobody did it
+    yet (:mod:`lib.train.pretrained`).
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     environment.reset_peak_memory(device)
+    if run.pretraining is not None:
+        pretrained.ensure(run, device, lambda *of: _finished(of[0], device, deadline, *of[1:]), beat)
+    return _finished(run, device, deadline, checkpoint, beat).record()
+
+
+def _finished(
+    run: Run, device: torch.device, deadline: float | None, checkpoint: Path | None, beat: Callable[[], None]
+) -> "Training":
+    """The run, trained to its end."""
     kept = None if checkpoint is None else Checkpoint(checkpoint, run, device)
     training = (kept and kept.load()) or Training(run)
     training.attach(device)
@@ -74,7 +85,7 @@ def train(
         training.test(beat)
         if not training.finished:
             pause()
-    return training.record()
+    return training
 
 
 class Training:

@@ -10,9 +10,12 @@ from lib.generators import generator, seed_for
 from lib.layers import Projection, WithPublic
 from lib.preprocessing import Preprocessing
 from lib.run import Run
+from lib.train import pretrained
 
 
 def preprocessing_of(run: Run, dataset: Dataset) -> Preprocessing:
+    if dataset.pretrained_on:  # crops and scale are those of the pretraining
+        return Preprocessing(run.dataset, "none", "as_is")
     return Preprocessing(run.dataset, run.augmentation, run.input_scale, dataset.vectors)
 
 
@@ -22,7 +25,10 @@ def dataset_of(run: Run, device: torch.device) -> tuple[Dataset, methods.Public 
     Neither split depends on the seed: all candidates of a search are compared on the same examples, and what is public
     is public in every run.
     """
-    dataset, public = _without_public(run, data.load(run.dataset, device=device))
+    dataset = data.load(run.dataset, device=device)
+    if run.pretrained_on:
+        dataset = pretrained.features_of(run, dataset)
+    dataset, public = _without_public(run, dataset)
     if run.validation_examples:
         dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
     return dataset, public
@@ -39,6 +45,8 @@ def _without_public(run: Run, dataset: Dataset) -> tuple[Dataset, methods.Public
                 f"got {run.public_examples}"
             )
         images, labels = other.test_inputs[: run.public_examples], other.test_labels[: run.public_examples]
+        if run.pretrained_on:
+            images = pretrained.features(run, images)
     else:
         draws = generator(0, "public split")
         dataset, (images, labels) = dataset.without("public_examples", run.public_examples, draws)
@@ -51,8 +59,15 @@ def model_of(run: Run, dataset: Dataset, public: methods.Public | None) -> nn.Mo
         torch.manual_seed(seed_for(run.seed, "init"))
         features = None if dataset.vectors is None else dataset.vectors.shape[1]
         model = models.build(
-            run.model, norm=run.norm, activation=run.activation, classes=dataset.classes, features=features
+            run.model,
+            norm=run.norm,
+            activation=run.activation,
+            classes=dataset.classes,
+            features=features,
+            last_norm=run.last_norm,
         )
+    if run.pretrained_on:
+        _, model = models.cut(model)
     if run.norm.startswith("public_batch"):
         model = WithPublic(model, public[0], statistics=run.statistics, gradient=run.statistics_gradient == "on")
     model = model.to(dataset.train_inputs.device)

@@ -8,8 +8,6 @@ noise, and SI-DPSGD's means.  It is a note of this machine to itself, not a file
 
 import hashlib
 import io
-import json
-import os
 import time
 import warnings
 from functools import cache
@@ -19,6 +17,7 @@ from typing import Any
 import torch
 
 from lib.run import Run
+from lib.train import sealed
 
 EVERY = 60.0  # seconds between two checkpoints of a run
 _LIB = Path(__file__).resolve().parent.parent
@@ -49,22 +48,14 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        head, _, payload = self.path.read_bytes().partition(b"\n")
         try:
-            found = json.loads(head)
-            digest = found.pop("sha256")
-        except (ValueError, AttributeError, KeyError):
-            found, digest = None, None
-        if digest != hashlib.sha256(payload).hexdigest():
-            raise self._refused("a whole file", "a damaged one")
-        for name, expected in self._belongs.items():
-            if found.get(name) != expected:
-                raise self._refused(f"{name} {expected}", found.get(name))
+            payload, _ = sealed.read(self.path, self._belongs)
+        except sealed.Unsealed as found:
+            raise CheckpointError(
+                f"{self.path}: expected a checkpoint with {found.expected}; got {found.got}; "
+                "move it away to train this run from the start"
+            ) from found
         return torch.load(io.BytesIO(payload), map_location=self._device, weights_only=False)
-
-    def _refused(self, expected: str, got: str) -> CheckpointError:
-        advice = "move it away to train this run from the start"
-        return CheckpointError(f"{self.path}: expected a checkpoint with {expected}; got {got}; {advice}")
 
     def save_if_due(self, training: Any) -> None:
         """:meth:`save`, if the last was :data:`EVERY` seconds ago."""
@@ -75,18 +66,9 @@ class Checkpoint:
         """Replace the file, whole or not at all.  A disk that is full ends no training: there is a warning."""
         buffer = io.BytesIO()
         torch.save(training, buffer)
-        payload = buffer.getvalue()
-        head = json.dumps(self._belongs | {"sha256": hashlib.sha256(payload).hexdigest()})
-        part = _part(self.path)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
-                file.write(head.encode() + b"\n" + payload)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
+            sealed.write(self.path, self._belongs, buffer.getvalue())
         except OSError as error:
-            part.unlink(missing_ok=True)
             warnings.warn(f"{self.path}: not written, so a killed run starts again: {error}", stacklevel=2)
         self._last = time.monotonic()
 
@@ -94,12 +76,7 @@ class Checkpoint:
 def remove(path: Path) -> None:
     """The run of the checkpoint at ``path`` is finished and stored."""
     path.unlink(missing_ok=True)
-    _part(path).unlink(missing_ok=True)
-
-
-def _part(path: Path) -> Path:
-    """Where a checkpoint is written before it takes its place; a killed writer's is written over by the next."""
-    return path.with_name(f".{path.name}.part")
+    sealed.part_of(path).unlink(missing_ok=True)
 
 
 @cache

@@ -1,0 +1,58 @@
+"""A file that says what it belongs to, and that it is whole: one line of JSON, then bytes.
+
+The line holds ``belongs``, and the SHA-256 of the bytes; both are checked before a reader gets any of them.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+class Unsealed(Exception):
+    """A file that is damaged, or belongs to something else: what was ``expected`` and what came."""
+
+    def __init__(self, expected: str, got: str) -> None:
+        super().__init__(expected, got)
+        self.expected, self.got = expected, got
+
+
+def read(path: Path, belongs: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    """The bytes of ``path``, and the line; ``Unsealed`` if it is not whole or its line is not that of ``belongs``.
+
+    The line may say more than is asked for.
+    """
+    head, _, payload = path.read_bytes().partition(b"\n")
+    try:
+        found = json.loads(head)
+        digest = found["sha256"]
+    except (ValueError, TypeError, KeyError):
+        found, digest = {}, None
+    if digest != hashlib.sha256(payload).hexdigest():
+        raise Unsealed("a whole file", "a damaged one")
+    for name, expected in belongs.items():
+        if found.get(name) != expected:
+            raise Unsealed(f"{name} {expected}", found.get(name))
+    return payload, found
+
+
+def write(path: Path, belongs: dict[str, Any], payload: bytes) -> None:
+    """Replace the file, whole or not at all; ``OSError`` if that cannot be."""
+    head = json.dumps(belongs | {"sha256": hashlib.sha256(payload).hexdigest()})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = part_of(path)
+    try:
+        with part.open("wb") as file:
+            file.write(head.encode() + b"\n" + payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def part_of(path: Path) -> Path:
+    """Where a file is written before it takes its place; a killed writer's is written over by the next."""
+    return path.with_name(f".{path.name}.part")

@@ -1,0 +1,93 @@
+"""Claims about CIFAR-10: each can hold, can fail, and is open while results are missing."""
+
+import pytest
+
+from lib import claims, tables
+from lib.claims import very_deep_networks
+
+NOISE, FIGURE, PUBLIC, SI = (
+    tables.load(name) for name in ("cifar10_noise", "cifar10_convergence", "cifar10_dpsgd_bn", "cifar10_si_dpsgd")
+)
+JUDGES = {claim.name.removeprefix("CIFAR-10: "): claim.judge for claim in very_deep_networks.CLAIMS}
+UNPRINTED = {  # on which the claims about rows that are ours would hold
+    "TF-tutorial, as short": 60.0,
+    "LN-TF-tutorial, as short": 61.0,
+    "GN-VGG": 10.0,
+    "VGG without normalisation": 10.0,
+    "BN-VGG, each example with public": 79.6,
+    "DPSGD (GN-VGG-16), from scratch": 10.0,
+    "DPSGD (GN-Fast-CIFAR-ResNet), from scratch": 12.0,
+}
+
+
+def as_printed(table, changes=None):
+    """What the papers print, 10 % for no convergence; ``changes``: row → value, or (row, column) → value."""
+    changes = changes or {}
+
+    def curve(row, column, seed):
+        if (row, column) in changes or row in changes:
+            return [changes.get((row, column), changes.get(row))]
+        if (row, column) not in table.printed:
+            return [UNPRINTED.get(row, 50.0)]
+        return [table.printed[row, column].mean or 10.0]
+
+    return curve
+
+
+@pytest.mark.parametrize(
+    "claim", [c for c in very_deep_networks.CLAIMS if c.table != FIGURE.name], ids=lambda claim: claim.name
+)
+def test_it_holds_on_the_printed_numbers_and_is_open_without(claim, fill):
+    table = tables.load(claim.table)
+    assert claim.judge("cpu", fill(table, lambda *_: None)).status == "open"
+    better = {"BN-VGG, each example with public": 80.0}
+    assert claim.judge("cpu", fill(table, as_printed(table, better))).status == "holds"
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "changes"),
+    [
+        ("BN networks tolerate weight noise", NOISE, {("BN-VGG-16", 2.0): 89.7}),
+        ("one norm layer less, more vulnerable", NOISE, {("ResNet-18-mod", 1.0): 87.0}),
+        ("the norm layers there are protect", NOISE, {("ResNet-18", 1.0): 19.5}),
+        ("batch norm helps DPSGD most", PUBLIC, {"LN-TF-tutorial, as short": 72.5}),
+        ("batch norm helps DPSGD most", PUBLIC, {"TF-tutorial, as short": 72.5}),
+        ("the light VGG loses less", PUBLIC, {("DPSGD (BN-VGG)", 2.0): 60.25}),
+        ("very deep networks need batch norm to train privately", PUBLIC, {"GN-VGG": 70.25}),
+        ("the BN-VGG row, with a guarantee", PUBLIC, {"BN-VGG, each example with public": 77.5}),
+        ("SI-DPSGD is more accurate than DPSGD at the same claimed ε", SI, {("SI-DPSGD (TF-tutorial)", 2.0): 66.0}),
+        ("very deep networks train with SI-DPSGD alone", SI, {"DPSGD (GN-VGG-16), from scratch": 45.0}),
+        ("very deep networks train with SI-DPSGD alone", SI, {("SI-DPSGD (VGG-16)", 0.05): 11.0}),
+    ],
+)
+def test_it_can_fail(name, table, changes, fill):
+    judged = JUDGES[name]("cpu", fill(table, as_printed(table, changes)))
+    assert judged.status == "fails"
+
+
+def curve_of(row, column, seed):
+    """60 % at epoch 2, and for σ = 10 at epoch 14, with one step size."""
+    late = column == 10.0 and row == FIGURE.rows[0]
+    return [30.0] * (13 if late else 1) + [62.0, 62.2 if late else 62.0]
+
+
+def test_the_factor_of_order_7(fill):
+    judge = JUDGES["slower by a factor of order 7"]
+    assert judge("cpu", fill(FIGURE, curve_of)).status == "holds"
+
+
+def test_curves_that_end_too_early_decide_nothing(fill):
+    short = fill(FIGURE, lambda row, column, seed: curve_of(row, column, seed)[:5])
+    judged = JUDGES["slower by a factor of order 7"]("cpu", short)
+    assert judged.status == "open"
+    assert "inf at σ = 10" in judged.evidence
+
+
+@pytest.mark.parametrize(("last", "status"), [(62.3, "holds"), (60.0, "fails")])
+def test_the_same_accuracy_in_the_end(last, status, fill):
+    store = fill(FIGURE, lambda row, column, seed: [last if column == 10 and row == FIGURE.rows[0] else 62.0])
+    assert JUDGES["the same accuracy in the end"]("cpu", store).status == status
+
+
+def test_every_cifar_table_has_a_claim():
+    assert all(claims.of(table.name) for table in (NOISE, FIGURE, PUBLIC, SI))
