@@ -17,10 +17,10 @@ STEPS = ("private_step", "batch_clipping_step", "public_batch_norm")  # the benc
 
 
 def verdict(claim: Claim, store: Store) -> tuple[Verdict, str]:
-    """The verdict from the best tier that decides the claim, and that tier; else cpu's."""
+    """The verdict from the best tier that has results and decides the claim, and that tier; else cpu's."""
     for tier in TIERS:
         judged = claim.judge(tier, store)
-        if judged.status != "open":
+        if judged.status != "open" and not report.results(tables.load(claim.table), tier, store).empty:
             break
     return judged, tier
 

@@ -1,6 +1,8 @@
 """Privacy blocks computed again: what was measured stays, what is proven and audited is today's."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from conftest import make_run
@@ -70,3 +72,17 @@ def test_amending_changes_the_privacy_block_alone(tmp_path):
         store.amend(record, {k: v for k, v in record["privacy"].items() if k != "claimed"})
     assert json.loads(path.read_text()) == stored
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["records", "mnist"], "error: unknown table 'mnist'; expected one of agnews_dpsgd"),
+        (["sensitivity", "mnist_noise"], "table: expected none for sensitivity; got mnist_noise"),
+        (["everything"], "invalid choice: 'everything'"),
+    ],
+)
+def test_the_command_refuses_what_there_is_not(arguments, message):
+    done = subprocess.run([sys.executable, "-m", "lib.audit", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert message in done.stderr

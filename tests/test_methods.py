@@ -179,8 +179,8 @@ class TestSIDPSGD:
         assert block["proven"]["epsilon"] == pytest.approx(most)
         assert most > least > block["claimed"]["rdp_2020"]
         assert block["proven"]["why"] == (
-            f"claim not proven: earlier participations add up, and for a linear loss θ_T alone has ε = {least:.3g}; "
-            "proven of all θ_t together"
+            "claim not proven, as earlier participations add up; proven of all θ_t together; "
+            f"for a linear loss θ_T alone has ε = {least:.3g}"
         )
 
     def test_schedule_and_momentum_are_in_what_is_proven(self):

@@ -33,7 +33,7 @@ WITH_TORCH = {
     "grads": {"layers"},
     "audit": {
         *("accounting", "data", "environment", "generators", "grads", "layers", "methods", "models", "run", "store"),
-        "train",
+        *("tables", "train"),
     },
     "generators": set(),
     "sampling": {"accounting"},

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import torch
 from tqdm import tqdm
 
-from lib import data, environment, store
+from lib import data, environment, store, tables
 from lib.audit import mislabelled, normalisation, records, v1
 
 MEASURED = {"sensitivity": normalisation.measure, "v1": v1.measure, "mislabelled": mislabelled.measure}
@@ -16,14 +16,28 @@ MEASURED = {"sensitivity": normalisation.measure, "v1": v1.measure, "mislabelled
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m lib.audit", description=__doc__)
     parser.add_argument("what", choices=[*MEASURED, "records"])
-    what = parser.parse_args().what
-    if what == "records":
-        stored = store.Store(read_only=False)
-        for _, record in tqdm(list(stored.filed()), unit="record"):
-            block = records.block(record)
-            if block != record["privacy"]:
-                stored.amend(record, block)
-        return
+    parser.add_argument("table", nargs="*", help="of records: those of these tables (default: all)")
+    arguments = parser.parse_args()
+    if arguments.what == "records":
+        _amend(arguments.table)
+    elif arguments.table:
+        parser.error(f"table: expected none for {arguments.what}; got {' '.join(arguments.table)}")
+    else:
+        _measure(arguments.what)
+
+
+def _amend(names: list[str]) -> None:
+    for name in names:
+        tables.load(name)  # refused by name, if there is none
+    stored = store.Store(read_only=False)
+    chosen = [record for table, record in stored.filed() if not names or table in names]
+    for record in tqdm(chosen, unit="record"):
+        block = records.block(record)
+        if block != record["privacy"]:
+            stored.amend(record, block)
+
+
+def _measure(what: str) -> None:
     started, clock = datetime.now(UTC), time.perf_counter()
     results = MEASURED[what]()
     env = environment.describe(
@@ -38,5 +52,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (data.DataError, store.StoreError) as error:
+    except (data.DataError, store.StoreError, ValueError) as error:
         raise SystemExit(f"error: {error}") from error

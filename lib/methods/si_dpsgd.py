@@ -69,7 +69,7 @@ class SIDPSGD(DPSGD):
         run = self.run
         if run.statistics == "mixed" or run.test_at == "mu":
             why = MIXED if run.statistics == "mixed" else "µ_T is used without noise"
-            return self._block({"epsilon": None, "assumes": "", "why": f"claim not proven: {why}"})
+            return self._block({"epsilon": None, "assumes": "", "why": f"claim not proven, as {why}"})
         epsilon = accounting.si_dpsgd_proven_epsilon(
             moved=self._moved(),
             sampling_prob=self.sampler.sampling_prob,
@@ -78,7 +78,7 @@ class SIDPSGD(DPSGD):
             sampler=run.sampler,
             neighbouring_relation=run.neighbouring_relation,
         )
-        why = f"claim not proven: earlier participations add up{self._least()}; proven of all θ_t together"
+        why = f"claim not proven, as earlier participations add up; proven of all θ_t together{self._least()}"
         return self._block({"epsilon": finite(epsilon), "assumes": self.all_assumed, "why": why})
 
     def _moved(self) -> float:
@@ -103,7 +103,7 @@ class SIDPSGD(DPSGD):
             steps=self.steps,
             delta=run.delta,
         )
-        return f", and for a linear loss θ_T alone has ε = {least:.3g}"
+        return f"; for a linear loss θ_T alone has ε = {least:.3g}"
 
 
 def _trained(model: nn.Module) -> list[nn.Parameter]:

@@ -30,7 +30,7 @@ def of_cells(cells: list[list[Record]]) -> str:
         _range([block["proven"]["epsilon"] for block in blocks]),
         _range(audits) if audits else "none",
     ]
-    reasons = dict.fromkeys(block["proven"]["why"].split(": for")[0] for block in blocks)
+    reasons = dict.fromkeys(block["proven"]["why"].split("; for a linear loss")[0] for block in blocks)
     return f"{' / '.join(parts)} ({'; '.join(reasons)})"
 
 
