@@ -50,11 +50,14 @@ def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
 
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
-    """The same, perhaps shorter, with the noise that keeps the shorter run to ε, on a validation split."""
+    """The same on a validation split; shorter where sampling amplifies, with the noise that keeps a shorter run to ε.
+
+    In a fixed order noise grows with every epoch, and a short search would choose steps that are too long.
+    """
+    size, in_order = SIZES[tier], ROWS[row]["sampler"] == "fixed_order"
     column = 1.0 if tier == "smoke" else TUNED_AT.get(column, column)
-    return _run(
-        row, column, tier, SIZES[tier].tuning_epochs, lr=lr, validation_examples=SIZES[tier].validation_examples
-    )
+    epochs = size.epochs if in_order else size.tuning_epochs
+    return _run(row, column, tier, epochs, lr=lr, validation_examples=size.validation_examples)
 
 
 def _run(row: str, epsilon: float, tier: str, epochs: int, **settings: Any) -> Run:
