@@ -25,7 +25,7 @@ WITHOUT_TORCH = {
     "ledger": {"claims", "registry", "report", "store", "tables"},
     "plan": {"tables"},
     "notebook": {"plan", "store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains
-    "reproduce": {"ledger", "notebook", "registry", "store", "tables"},
+    "reproduce": {"ledger", "notebook", "plan", "registry", "run", "store", "tables", "tuning"},
 }
 WITH_TORCH = {
     "layers": set(),
