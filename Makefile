@@ -4,10 +4,14 @@ PYTHON ?= python3
 TIER ?= smoke
 BIN := .venv/bin
 
-.PHONY: reproduce test test-all lab bench notebooks
+.PHONY: reproduce report test test-all lab bench notebooks
 
 reproduce: .venv/installed
 	$(BIN)/python -m lib.reproduce --tier $(TIER) $(ARGS)
+
+# README's blocks, results/REPORT.md, and out/report.html: everything on one page that opens without a network.
+report: .venv/installed
+	$(BIN)/python -m lib.book
 
 test: .venv/installed
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

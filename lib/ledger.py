@@ -10,6 +10,7 @@ from pathlib import Path
 from lib import claims, registry, report, tables
 from lib.claims import Claim, Verdict
 from lib.store import BENCHMARKS, RESULTS, Record, Store
+from lib.tables import Table
 
 BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
 TIERS = ("paper", "cpu")  # of real data, best first
@@ -49,16 +50,27 @@ def page(store: Store) -> str:
     """REPORT.md: every exhibit, printed beside ours, with the verdicts on its claims."""
     parts = [
         "# Report",
-        "Written by `python -m lib.reproduce` from the records in this folder; do not edit. "
-        "Ours is mean ± standard error (number of seeds).",
+        "Written by `make report` from the records in this folder; do not edit. "
+        "Ours is mean ± standard error (number of seeds). Differences are in points and, in brackets, in standard "
+        "errors of the difference, which a single run does not have. Commits are those that trained the runs, with "
+        "how many; one with a + had changes.",
     ]
     for name in registry.names("tables"):
         table = tables.load(name)
         parts.append(f"## {name}: {table.source}")
         shown = [tier for tier in TIERS if not report.results(table, tier, store).empty]
-        parts += [f"```\n{report.text(table, tier, store)}\n```" for tier in shown or TIERS[-1:]]
+        parts += [f"```\n{_exhibit(table, tier, store)}\n```" for tier in shown or TIERS[-1:]]
         parts += [f"- **{c.name}** (“{c.says}”, {c.source}): {verdict(c, store)[0]}" for c in claims.of(name)]
     return "\n\n".join(parts) + "\n"
+
+
+def _exhibit(table: Table, tier: str, store: Store) -> str:
+    """The table as text, how far it is from the printed one, and where its numbers come from."""
+    parts, differences = [report.text(table, tier, store)], report.from_printed(table, tier, store)
+    if len(differences):
+        differences.columns = report.heads(table)
+        parts.append(f"\nours − printed, in points (in standard errors)\n{differences.to_string()}")
+    return "\n".join([*parts, report.provenance(table, tier, store)])
 
 
 def speed(folder: Path) -> str:

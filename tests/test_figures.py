@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from lib import accounting, figures, tables
-from lib.figures import accountants, speed
+from lib.figures import accountants, noise_over_time, scores, speed
 
 TABLE = tables.load("mnist_si_dpsgd")
 
@@ -56,3 +57,26 @@ def test_the_error_of_the_limit_is_relative_to_pld():
     assert errors.loc[0.625, "0.243"] == pytest.approx(5.233 / 5.260 - 1, abs=2e-4)
     assert errors.loc[0.625, "0.034"] < -0.5  # after one epoch the limit promises less than half of what is proven
     assert len(accountants.map_of(errors).axes[0].texts) == 2
+
+
+@pytest.mark.parametrize("power", [0.0, 0.3, 1.0])
+def test_the_noise_on_the_weights_is_that_of_the_spectrum(power):
+    """Its mean square over the steps is the spectrum's error; DPSGD's adds up, SI-DPSGD's stays."""
+    over_time = noise_over_time.on_sums(power=power, steps=40, period=10)
+    spectrum = accounting.Spectrum(power=power, steps=40)
+    assert math.sqrt(np.mean(over_time**2)) == pytest.approx(spectrum.error(period=10))
+    if power in (0.0, 1.0):
+        assert over_time[-1] / over_time[0] == pytest.approx(40 ** ((1.0 - power) / 2))
+    lines = noise_over_time.drawn(power=power, steps=40, period=10).axes[0].lines
+    assert lines[-1].get_ydata() == pytest.approx(over_time)
+    assert len(lines) == 4
+
+
+def test_scores_are_shown_in_units_of_the_canaries_left_out():
+    kinds, draws = np.arange(1000) % 2 == 0, np.random.default_rng(0).normal(size=1000)
+    figure = scores.drawn({"told apart": (10 * draws + 70 * kinds, kinds), "alike": (draws, kinds)})
+    apart, alike = figure.axes
+    assert [axes.get_title() for axes in figure.axes] == ["told apart", "alike"]
+    assert 7 < apart.get_xlim()[1] < 13
+    assert alike.get_xlim()[1] < 5
+    assert [text.get_text() for text in apart.get_legend().get_texts()] == ["trained on", "left out"]

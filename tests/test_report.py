@@ -1,11 +1,12 @@
 """Stored beside printed, checked by hand."""
 
 import json
+import math
 
 import pytest
 from conftest import make_record, make_run
 
-from lib import figures, ledger, report, tables
+from lib import figures, ledger, report, tables, tuning
 from lib.claims import every, of
 from lib.store import RESULTS, Store
 
@@ -95,6 +96,31 @@ def test_the_ledger_has_every_claim_with_its_verdict(fill):
     assert all(f"## {claim.table}:" in page for claim in every())
     assert page.count("**holds**") == 0  # verdicts in the page are plain words
     assert of("mnist_noise")[0].name in page
+
+
+def test_differences_by_hand(fill):
+    """Ours 99 with standard error 1/√3; printed 98.40 ± 0.03, 99.2 without a spread, and "no convergence"."""
+    found = report.from_printed(TABLE, "cpu", fill(TABLE, by_seed, seeds=3))
+    assert list(found.columns) == list(range(len(TABLE.columns)))
+    printed = {column: TABLE.printed.get(("LeNet-5", column)) for column in TABLE.columns}
+    for i, cell in enumerate(printed.values()):
+        if cell is None or cell.mean is None:
+            assert found.loc["LeNet-5", i] == "–"
+        else:
+            spread = math.hypot(3**-0.5, cell.stderr or 0.0)
+            assert found.loc["LeNet-5", i] == f"{99 - cell.mean:+.2f} ({abs(99 - cell.mean) / spread:.1f})"
+
+
+def test_a_single_run_has_no_standard_errors_and_nothing_stored_no_difference(fill, tmp_path):
+    assert report.from_printed(TABLE, "cpu", fill(TABLE, by_seed)).loc["LeNet-5", 0] == "-1.20 (–)"
+    assert report.from_printed(TABLE, "cpu", Store(tmp_path / "empty")).empty
+
+
+def test_provenance_counts_runs_by_commit(fill, tmp_path):
+    text = report.provenance(TABLE, "cpu", fill(TABLE, by_seed, seeds=2))
+    searched = len({run.id for cell in TABLE.cells for run in tuning.runs(TABLE, *cell, "cpu")})
+    assert text.startswith(f"provenance: {2 * 36} runs and {searched} of the search; a made-up CPU; commits unknown (")
+    assert report.provenance(TABLE, "cpu", Store(tmp_path / "empty")) == "provenance: nothing stored yet"
 
 
 def test_the_readme_must_have_the_marks(fill):

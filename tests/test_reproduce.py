@@ -1,14 +1,18 @@
 """The batch job: which notebooks it runs, and what it refuses."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import papermill
 import pytest
+from conftest import make_record
 from papermill.exceptions import PapermillExecutionError
 
-from lib import registry, report, reproduce, sweep
+from lib import registry, report, reproduce, sweep, tables, tuning
+from lib.reproduce import __main__ as command
+from lib.reproduce._estimate import Estimate, Times, duration, missing
 from lib.store import Store
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -45,13 +49,97 @@ def test_every_table_is_filled_in_tier_smoke(table, tmp_path):
         ),
         (["--seeds", "0"], "error: seeds: expected a whole number of at least 1; got 0"),
         (["--minutes", "-2"], "error: minutes: expected None or a number of at least 0; got -2.0"),
+        (["--backend", "threads"], "error: backend: expected one of loky, sequential, dask; got 'threads'"),
+        (["--jobs", "0"], "error: n_jobs: expected None or a whole number of at least 1; got 0"),
+        (
+            ["--list", "--table", "y"],
+            f"error: unknown table 'y'; expected one of {', '.join(registry.names('tables'))}",
+        ),
     ],
 )
 def test_what_does_not_exist_is_refused_in_one_line(arguments, message, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["lib.reproduce", *arguments])
     with pytest.raises(SystemExit) as refused:
-        reproduce.main()
+        command.main()
     assert refused.value.code == message
+
+
+def test_the_list_says_what_is_stored_of_each_table(monkeypatch, fill, capsys):
+    table = tables.load("agnews_noise")
+    store = fill(table, lambda row, column, seed: [90.0], seeds=2)
+    monkeypatch.setattr(command, "folder", lambda tier: store.root)
+    monkeypatch.setattr(sys, "argv", ["lib.reproduce", "--list", "--table", table.name])
+    command.main()
+    heads, line, _ = capsys.readouterr().out.splitlines()
+    assert heads.split("  ")[0] == "table"
+    stored, left = tuning.stored_and_missing(table, "cpu", 5, store)
+    assert left == 3 * len(table.cells)
+    assert f"01_noise_robustness  {table.source}" in line
+    assert f"{stored} + {left}" in line
+
+
+def test_missing_runs_are_those_that_a_sweep_would_train(fill):
+    """As many as the opening cell counts, searches first; where a search is not complete, a point stands for it."""
+    table = tables.load("mnist_noise")
+    empty = Store("nowhere")
+    found = missing(table, "cpu", 2, empty)
+    assert len({run.id for _, run in found}) == len(found)
+    assert len(found) == tuning.stored_and_missing(table, "cpu", 2, empty)[1]
+    assert found[0][1].validation_examples > 0
+    store = fill(table, lambda row, column, seed: [90.0], seeds=1)
+    left = missing(table, "cpu", 2, store)
+    assert {run.seed for _, run in left} == {1}
+    assert len(left) == len(table.cells)
+    assert all(tuning.cell_run(table, row, run.weight_noise_std, 1, "cpu", store) == run for row, run in left)
+
+
+def test_the_estimate_is_what_runs_like_it_took(tmp_path):
+    """Per epoch, the median; of another norm if there is none of this; unknown for another method."""
+    store = Store(tmp_path, read_only=False)
+    table = tables.load("mnist_noise")
+    runs = [table.cell("LeNet-5", 0.0, seed=seed, tier="cpu", lr=0.1) for seed in range(5)]
+    for run, seconds in zip(runs[:3], (10.0, 20.0, 60.0), strict=True):
+        record = make_record(run, 90.0)
+        store.write(table.name, record | {"env": record["env"] | {"seconds": seconds}})
+    times = Times(store)
+    assert times.seconds(runs[3]) == 20.0
+    assert times.seconds(table.cell("BN-LeNet-5", 0.1, seed=0, tier="cpu", lr=0.1)) == 20.0
+    assert times.seconds(table.cell("LeNet-300-100", 0.0, seed=0, tier="cpu", lr=0.1)) is None
+    parameters = {"table": "mnist_noise", "figure": None, "tier": "cpu", "seeds": 1}
+    estimate = Estimate.of([parameters, parameters], store)
+    assert estimate.runs == len(missing(table, "cpu", 1, store))  # a run that is asked for twice is trained once
+    assert estimate.since(1).runs == 0
+    assert "unknown for" in estimate.words(2)
+    assert "  LeNet-300-100 " in str(estimate)
+    assert "how long is unknown" in str(estimate)
+
+
+def test_a_dry_run_trains_nothing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(command, "folder", lambda tier: tmp_path)
+    monkeypatch.setattr(sys, "argv", ["lib.reproduce", "--dry-run", "--table", "mnist_noise", "--tier", "cpu"])
+    command.main()
+    assert capsys.readouterr().out.splitlines()[-1].startswith("all: ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_batch_ends_with_a_summary_and_names_what_failed(monkeypatch, tmp_path, capsys):
+    """The notebooks themselves are left out: one that works, and one that does not."""
+    monkeypatch.setattr(reproduce, "OUT", reproduce.OUT / "test")
+    monkeypatch.setattr(reproduce, "folder", lambda tier: tmp_path)
+    monkeypatch.setattr(reproduce.ledger, "write", lambda readme: None)
+    monkeypatch.setattr(reproduce, "run_notebook", lambda name, output, parameters: name if "01" in name else None)
+    how = {"tier": "cpu", "seeds": 1, "minutes": 5.0, "backend": None, "n_jobs": 1}
+    with pytest.raises(reproduce.NotebookError, match=r"^01_noise_robustness$"):
+        reproduce.reproduce(table=["mnist_noise", "mnist_si_dpsgd"], **how)
+    first, second, *summary = capsys.readouterr().out.splitlines()
+    assert first.startswith("1 of 2: mnist_si_dpsgd, tier cpu; to train from here on: ")
+    assert second.startswith("2 of 2: mnist_noise, tier cpu; to train from here on: ")
+    assert re.fullmatch(r"2 notebooks in \d+ s, 1 of them failed; 0 runs trained, \d+ still missing", summary[0])
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(40.2, "40 s"), (600, "10 min"), (9000, "2.5 h")])
+def test_durations_in_words(seconds, words):
+    assert duration(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -60,6 +148,8 @@ def test_what_does_not_exist_is_refused_in_one_line(arguments, message, monkeypa
         ("01_noise_robustness", {"tabel": "mnist_noise"}, "unknown parameter 'tabel'; expected some of table, figure"),
         ("01_noise_robustness", {"tier": "full", "run_missing": True}, "unknown tier 'full'; expected one of smoke,"),
         ("02_dpsgd_vs_si_dpsgd", {"seeds": 0}, "seeds: expected a whole number of at least 1; got 0"),
+        ("00_tour", {"clip": 1.0}, "unknown parameter 'clip'; expected some of clip_norm, noise_multiplier"),
+        ("00_tour", {"batch_size": 0}, "batch_size: expected"),
         ("05_accountants", {"epsilon": 1.0}, "unknown parameter 'epsilon'; expected some of noise_multiplier"),
         ("05_accountants", {"delta": 1.5}, "delta: expected a number in"),
         ("07_speed", {"bench": "private_stop"}, "bench: expected one of batch_clipping_step-cpu, noisy_step-cpu"),
@@ -72,7 +162,8 @@ def test_papermill_with_a_wrong_parameter_stops_at_the_opening_cell(name, parame
         papermill.execute_notebook(
             notebook, tmp_path / "out.ipynb", parameters, kernel_name="python3", progress_bar=False
         )
-    assert stopped.value.exec_count == 3  # parameters, injected, opening
+    set_up = name == "00_tour"  # for Colab
+    assert stopped.value.exec_count == 3 + set_up  # parameters, injected, opening
 
 
 @pytest.mark.slow

@@ -1,10 +1,8 @@
-"""What SI-DPSGD claims and what holds, as frames and figures; pure functions of settings, scores and stored results."""
+"""What SI-DPSGD claims and what holds, as frames and figures; pure functions of settings and stored results."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
@@ -34,21 +32,6 @@ def claimed_and_true(
             "true δ at the claimed ε": accounting.si_dpsgd_delta(epsilon=claimed, **how),
         }
     )
-
-
-def scores(attacks: dict[str, Any]) -> Figure:
-    """How far the canaries' rows have moved, those that were included against the others, a panel for each attack.
-
-    ``attacks``: {title: an :class:`lib.audit.canaries.Attack`}.  In units of the spread of the others.
-    """
-    figure, panels = plt.subplots(1, len(attacks), figsize=(5 * len(attacks), 3.2), squeeze=False, layout="constrained")
-    for axes, (name, found) in zip(panels.flat, attacks.items(), strict=True):
-        moved = found.scores / found.scores[~found.included].std()
-        frame = pd.DataFrame({"moved": moved, "canary": np.where(found.included, "included", "not included")})
-        sns.histplot(frame, x="moved", hue="canary", hue_order=["not included", "included"], bins=40, ax=axes)
-        axes.set(title=name, xlabel="movement along the canary's gradient", ylabel="canaries")
-    plt.close(figure)
-    return figure
 
 
 def against_power(table: Table, tier: str, store: Store, *, powers: dict[str, float], dashed: Sequence[str]) -> Figure:

@@ -17,6 +17,8 @@ from lib.report.frames import records as records
 from lib.report.frames import results as results
 from lib.report.frames import search as search
 from lib.report.frames import summary as summary
+from lib.report.from_printed import from_printed as from_printed
+from lib.report.provenance import provenance as provenance
 from lib.store import Store, folder
 from lib.tables import Table
 

@@ -5,9 +5,11 @@
 runs each table's notebook through papermill into ``out/<tier>/`` with ``run_missing=True``, then writes
 ``results/REPORT.md`` and README's ledger from what is stored under ``results/``.  A second call goes on where the
 first one stopped.  Tier ``smoke``, if no table is named, runs every notebook once, with the table it opens with.
+
+``--list`` says which tables there are and what is stored of them; ``--dry-run``, what would be trained and for how
+long (:mod:`lib.reproduce._estimate`).  Both only read.
 """
 
-import argparse
 import ast
 import os
 import sys
@@ -23,12 +25,15 @@ from papermill.exceptions import PapermillExecutionError
 
 from lib import ledger, registry, tables
 from lib.notebook import Notebook
-from lib.store import Store, StoreError, folder
+from lib.reproduce._estimate import Estimate, duration
+from lib.store import Store, folder
 from lib.tables import Table
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
 OUT = REPOSITORY / "out"
 SEEDS = {"smoke": 1, "cpu": 5, "paper": 10}
+
+Parameters = dict[str, Any]  # of one notebook
 
 
 class NotebookError(Exception):
@@ -54,12 +59,12 @@ def opening(every: list[Table]) -> list[Table]:
 
 
 def other_notebooks() -> list[str]:
-    """The notebooks that belong to no table; they train nothing."""
+    """The notebooks that belong to no table; they train nothing that is kept."""
     of_tables = {tables.load(name).notebook for name in registry.names("tables")}
     return sorted(path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb") if path.stem not in of_tables)
 
 
-def run_notebook(name: str, output: Path, parameters: dict[str, Any]) -> str | None:
+def run_notebook(name: str, output: Path, parameters: Parameters) -> str | None:
     """Execute ``notebooks/<name>.ipynb`` with ``parameters`` into ``output``; what went wrong, if something did.
 
     The error is returned, not raised: papermill's does not survive the way from one process to another.
@@ -80,61 +85,73 @@ def run_notebook(name: str, output: Path, parameters: dict[str, Any]) -> str | N
     return None
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m lib.reproduce", description=__doc__.split("\n")[0])
-    parser.add_argument("--tier", default="smoke", help=f"{', '.join(tables.TIERS)} (default: smoke)")
-    parser.add_argument("--table", action="append", help="one of lib/tables; may be given again (default: all)")
-    parser.add_argument("--seeds", type=int, help=f"seeds per cell (default: {SEEDS})")
-    parser.add_argument("--minutes", type=float, help="time budget for training; the next call goes on from there")
-    parser.add_argument("--n-jobs", type=int, help="worker processes (default: one per GPU or, without any, per core)")
-    arguments = parser.parse_args()
-    try:
-        reproduce(**vars(arguments))
-    except (ValueError, StoreError, NotebookError) as error:
-        raise SystemExit(f"error: {error}") from error
+def asked(
+    *,
+    table: list[str] | None,
+    tier: str,
+    seeds: int | None,
+    minutes: float | None,
+    backend: str | None,
+    n_jobs: int | None,
+) -> list[Parameters]:
+    """The parameters of every notebook to run, the largest first, so that none is left alone at the end.
+
+    ``ValueError`` for what is not right, before anything runs.
+    """
+    seeds = SEEDS[tables.check_tier(tier)] if seeds is None else seeds
+    # In tier smoke a run takes less than the start of a worker does: there the notebooks are the workers.
+    backend = backend or ("sequential" if tier == "smoke" else "loky")
+    plan = {"tier": tier, "seeds": seeds, "minutes": minutes, "backend": backend, "n_jobs": n_jobs}
+    chosen = opening(exhibits()) if tier == "smoke" and table is None else exhibits(table)
+    chosen.sort(key=lambda exhibit: -len(exhibit.cells))
+    parameters = [{"table": t.name, "figure": t.figure, "run_missing": True, **plan} for t in chosen]
+    for of_notebook in parameters:
+        Notebook(**of_notebook)
+    return parameters
 
 
-def reproduce(*, table: list[str] | None, seeds: int | None, tier: str, minutes: float | None, **plan: Any) -> None:
+def reproduce(*, table: list[str] | None, **plan: Any) -> None:
     """Run the notebooks of the named tables (None: all) and write the report; see the module's page.
 
-    Raises ``ValueError`` or ``StoreError`` for what is not right before anything runs, and ``NotebookError`` at the end
-    if notebooks failed.
+    ``plan``: the other arguments of :func:`asked`.  Raises ``ValueError`` or ``StoreError`` for what is not right
+    before anything runs, and ``NotebookError`` at the end if notebooks failed.
     """
-    plan |= {"tier": tables.check_tier(tier), "seeds": SEEDS[tier] if seeds is None else seeds, "run_missing": True}
-    at_once = 1
-    if tier == "smoke":  # a run takes less than the start of a worker does: notebooks are the workers
-        at_once, plan["backend"] = os.cpu_count() or 1, "sequential"
-    chosen = opening(exhibits()) if tier == "smoke" and table is None else exhibits(table)
-    chosen.sort(key=lambda exhibit: -len(exhibit.cells))  # so that no large one is left alone at the end
-    asked = [{"table": t.name, "figure": t.figure, "minutes": minutes, **plan} for t in chosen]
-    for parameters in asked:
-        Notebook(**parameters)  # what is not right is refused before anything runs
-    Store(folder(tier), read_only=False)
-    done = Parallel(n_jobs=at_once, return_as="generator_unordered", pre_dispatch=at_once)(
-        delayed(run_notebook)(*job) for job in _jobs(asked, OUT / tier, minutes, others=table is None)
+    notebooks, began = asked(table=table, **plan), time.monotonic()
+    store = Store(folder(plan["tier"]), read_only=False)
+    before = Estimate.of(notebooks, store)
+    workers = plan["n_jobs"] or os.cpu_count() or 1
+    at_once = os.cpu_count() or 1 if notebooks[0]["backend"] == "sequential" else 1
+    others = other_notebooks() if table is None else []
+    out = OUT / plan["tier"]
+    done = list(
+        Parallel(n_jobs=at_once, return_as="generator_unordered", pre_dispatch=at_once)(
+            delayed(run_notebook)(*job) for job in _jobs(notebooks, others, out, before, workers)
+        )
     )
     failed = [error for error in done if error is not None]
-    print(f"  → {(OUT / tier).relative_to(REPOSITORY)}")
     ledger.write(REPOSITORY / "README.md")
-    print("  → README.md, results/REPORT.md")
+    missing = Estimate.of(notebooks, Store(store.root)).runs
+    print(
+        f"{len(done)} notebooks in {duration(time.monotonic() - began)}, {len(failed)} of them failed; "
+        f"{before.runs - missing} runs trained, {missing} still missing\n"
+        f"  → {out.relative_to(REPOSITORY)}, README.md, results/REPORT.md"
+    )
     if failed:
         raise NotebookError("\n".join(failed))
 
 
 def _jobs(
-    asked: list[dict[str, Any]], out: Path, minutes: float | None, *, others: bool
-) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    notebooks: list[Parameters], others: list[str], out: Path, estimate: Estimate, workers: int
+) -> Iterator[tuple[str, Path, Parameters]]:
     """Notebook, output and parameters of every exhibit, and of the ``others``, each with the minutes that are left."""
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    for parameters in asked:
-        print(f"{parameters['table']}, tier {parameters['tier']}", flush=True)
-        left = {} if deadline is None else {"minutes": max(0.0, (deadline - time.monotonic()) / 60)}
+    began = time.monotonic()
+    for i, parameters in enumerate(notebooks):
+        spent, allowed = (time.monotonic() - began) / 60, parameters["minutes"]
+        left = {} if allowed is None else {"minutes": max(0.0, allowed - spent)}
+        print(f"{i + 1} of {len(notebooks)}: {parameters['table']}, tier {parameters['tier']}; ", end="")
+        print(f"to train from here on: {estimate.since(i).words(workers)}", flush=True)
         name = tables.load(parameters["table"]).notebook
         yield name, out / f"{name}-{parameters['table']}.ipynb", parameters | left
-    for name in other_notebooks() if others else ():
+    for name in others:
         print(name, flush=True)
         yield name, out / f"{name}.ipynb", {}
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,71 @@
+"""The report as one HTML page that needs nothing else: the claims ledger, every exhibit, every notebook.
+
+    python -m lib.book
+
+brings README's blocks and ``results/REPORT.md`` up to date and writes ``out/report.html``.  The page has its style,
+its figures and its formulas in it, and neither scripts nor anything that a browser would have to fetch; links into
+the repository hold as long as it lies in a folder of it.
+"""
+
+import re
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+import mistune
+import nbformat
+from nbconvert import HTMLExporter
+from nbformat import NotebookNode
+from pygments.formatters import HtmlFormatter
+
+from lib import ledger
+from lib.book._formulas import with_formulas
+from lib.book._style import STYLE
+from lib.store import Store
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+WIDGET_HERE = "(A widget stands here; open the notebook to move it.)"
+
+
+def page(store: Store, notebooks: Sequence[Path]) -> str:
+    """The whole page, from the records of ``store`` and the notebooks as they were executed."""
+    markdown = mistune.create_markdown(escape=True, plugins=["table"])
+    # Exhibit by exhibit: the parser's time grows with the square of the length.
+    exhibits = "".join(markdown(part) for part in re.split(r"\n(?=## )", ledger.page(store)))
+    parts = [
+        ("claims", "What the papers claim, and what we found", markdown(ledger.ledger(store))),
+        ("report", "Every exhibit, printed and ours", exhibits),
+        *((path.stem, *_notebook(path)) for path in notebooks),
+    ]
+    contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)
+    sections = "".join(
+        f'<section id="{name}"><h1 class="part">{escape(title)}</h1>{body}</section>' for name, title, body in parts
+    )
+    style = STYLE + HtmlFormatter(style="default").get_style_defs(".highlight")
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Normalisation and clipping in '
+        f"differentially private training</title><style>{style}</style></head><body><nav><ul>{contents}</ul></nav>"
+        f"<main>{sections}</main></body></html>\n"
+    )
+
+
+def _notebook(path: Path) -> tuple[str, str]:
+    """Title and body of an executed notebook."""
+    notebook = nbformat.read(path, as_version=4)
+    title, _, rest = notebook.cells[0].source.partition("\n")
+    notebook.cells[0].source = rest
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = with_formulas(cell.source)
+        else:
+            cell.outputs = [_still(output) for output in cell.outputs]
+    exporter = HTMLExporter(template_name="basic", exclude_anchor_links=True)
+    exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
+    return title.removeprefix("# "), exporter.from_notebook_node(notebook)[0]
+
+
+def _still(output: NotebookNode) -> NotebookNode:
+    """The output as it is, but for a widget, which no page without scripts can move."""
+    if WIDGET not in output.get("data", {}):
+        return output
+    return nbformat.v4.new_output("stream", name="stdout", text=WIDGET_HERE)

@@ -1,0 +1,34 @@
+"""The noise on the weights over time, between DPSGD and SI-DPSGD, at one guarantee."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from lib.accounting import Spectrum
+
+LANDMARKS = {0.0: ("DPSGD, p = 0", "--"), 0.5: ("p = 1/2", ":"), 1.0: ("SI-DPSGD, p = 1", "-.")}
+
+
+def on_sums(*, power: float, steps: int, period: int) -> np.ndarray:
+    """Standard deviation (T,) of the noise on the sum of the first t gradients, in units of C/µ at guarantee µ-GDP.
+
+    ``√(Σ_{k<t} b_k²) · ‖Σ_j C e_{j·period}‖``, b the coefficients of A C⁻¹, the running sums of those of C⁻¹; an
+    example comes back after ``period`` steps.  See :class:`lib.accounting.Spectrum`.
+    """
+    spectrum = Spectrum(power=power, steps=steps)
+    return np.sqrt(np.cumsum(np.cumsum(spectrum.noise) ** 2)) * spectrum.sensitivity(period=period)
+
+
+def drawn(*, power: float, steps: int, period: int) -> Figure:
+    """The noise of :func:`on_sums` against the step, at ``power`` and at the landmarks of the spectrum."""
+    figure, axes = plt.subplots(figsize=(7, 3.6))
+    at = np.arange(1, steps + 1)
+    for landmark, (label, style) in LANDMARKS.items():
+        axes.plot(at, on_sums(power=landmark, steps=steps, period=period), style, color="grey", label=label)
+    axes.plot(at, on_sums(power=power, steps=steps, period=period), linewidth=2.5, label=f"p = {power:g}")
+    axes.set(title="noise on the weights at equal ε", xlabel="step", ylabel="in units of C/µ", yscale="log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.legend(fontsize="small")
+    plt.close(figure)
+    return figure

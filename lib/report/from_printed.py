@@ -1,0 +1,35 @@
+"""How far ours is from the printed number: in points, and in standard errors of the difference."""
+
+import math
+
+import pandas as pd
+
+from lib.report.frames import summary
+from lib.store import Store
+from lib.tables import Printed, Table
+
+
+def from_printed(table: Table, tier: str, store: Store) -> pd.DataFrame:
+    """``+0.15 (1.8)``: ours − printed in points (÷ √(s.e.² of ours + s.e.² printed, where there is one)).
+
+    A line for each row that has both numbers somewhere.  A range counts as far as its nearer end, and what is not
+    run, or printed without a number, is a dash; so is the quotient of a single run, whose spread is not known.
+    """
+    cells = summary(table, tier, store)
+    lines = {}
+    for row in table.rows:
+        of_row = cells[cells["row"] == row]
+        told = [_told(cell.mean, cell.stderr, cell.printed) for cell in of_row.itertuples()]
+        if any(told):
+            lines[row] = [difference or "–" for difference in told]
+    return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def _told(mean: float | None, stderr: float | None, printed: Printed | None) -> str:
+    if mean is None or math.isnan(mean) or printed is None or printed.mean is None:
+        return ""
+    nearest = printed.mean if printed.up_to is None else min(max(mean, printed.mean), printed.up_to)
+    if stderr is None or math.isnan(stderr):
+        return f"{mean - nearest:+.2f} (–)"
+    spread = math.hypot(stderr, printed.stderr or 0.0)
+    return f"{mean - nearest:+.2f} ({abs(mean - nearest) / spread:.1f})" if spread else f"{mean - nearest:+.2f} (–)"

@@ -1,0 +1,26 @@
+"""Where the numbers of a table come from: how many runs, on what, by which code."""
+
+from collections import Counter
+
+from lib import tuning
+from lib.report.frames import records
+from lib.store import Store
+from lib.tables import Table
+
+
+def provenance(table: Table, tier: str, store: Store) -> str:
+    """``12 runs and 4 of the search; x86_64 CPU, torch 2.15; commits 1a2b3c4 (10), … `` of the stored records."""
+    final = {record["id"]: record for cell in table.cells for record in records(table, *cell, tier, store)}
+    runs = (run for cell in table.cells for run in tuning.runs(table, *cell, tier))
+    search = {run.id: record for run in runs if (record := store.get(run))}
+    if not final and not search:
+        return "provenance: nothing stored yet"
+    of_all = [record["env"] for record in [*final.values(), *search.values()]]
+    where = Counter(", ".join(filter(None, (env["device"], _torch(env)))) for env in of_all)
+    commits = Counter(env.get("git_commit", "unknown")[:7] + "+" * bool(env.get("dirty")) for env in of_all)
+    told = ", ".join(f"{commit} ({count})" for commit, count in commits.most_common())
+    return f"provenance: {len(final)} runs and {len(search)} of the search; {'; '.join(where)}; commits {told}"
+
+
+def _torch(env: dict) -> str:
+    return f"torch {env['torch']}" if "torch" in env else ""

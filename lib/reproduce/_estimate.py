@@ -1,0 +1,121 @@
+"""What would be trained, and how long that takes: as long as stored runs like it took."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from lib import tables, tuning
+from lib.run import Run
+from lib.store import Store
+from lib.tables import Row, Table
+
+# What a run's time depends on, the most important first; stored runs must be alike in the first ESSENTIAL of them.
+LIKENESS = ("dataset", "model", "method", "norm", "statistics", "statistics_gradient", "batch_size")
+ESSENTIAL = 3
+
+
+def missing(table: Table, tier: str, seeds: int, store: Store) -> list[tuple[Row, Run]]:
+    """The runs of ``table`` that are not stored, each once: those of its search, then ``seeds`` of every cell.
+
+    Before a cell's search is complete, the first point of its grid stands for the one that will be chosen.
+    """
+    found: dict[str, tuple[Row, Run]] = {}
+    for row, column in table.cells:
+        found |= {run.id: (row, run) for run in tuning.runs(table, row, column, tier)}
+    for seed in range(seeds):
+        for row, column in table.cells:
+            run = tuning.cell_run(table, row, column, seed, tier, store)
+            if run is None:
+                point = table.points(row, column, tier)[0]
+                run = table.cell(row, column, seed=seed, tier=tier, **point)
+            found.setdefault(run.id, (row, run))
+    return [(row, run) for row, run in found.values() if run not in store]
+
+
+class Times:
+    """How long runs take, from the records of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._per_epoch: dict[tuple, list[float]] = {}
+        for _, record in store.filed():
+            run = Run.from_dict(record["run"])
+            for kept in range(ESSENTIAL, len(LIKENESS) + 1):
+                self._per_epoch.setdefault(_key(run, kept), []).append(record["env"]["seconds"] / run.epochs)
+
+    def seconds(self, run: Run) -> float | None:
+        """The median time per epoch of the stored runs that are most like ``run``, times its epochs; None: unknown."""
+        for kept in range(len(LIKENESS), ESSENTIAL - 1, -1):
+            if found := self._per_epoch.get(_key(run, kept)):
+                return median(found) * run.epochs
+        return None
+
+
+def _key(run: Run, kept: int) -> tuple:
+    return tuple(getattr(run, name) for name in LIKENESS[:kept])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The missing runs by exhibit, and what each takes, in seconds of one worker (None: nothing like it is stored).
+
+    ``exhibits``: one entry for each notebook that runs, {(table, row): [seconds]}; a run that several share is counted
+    where it comes first.
+    """
+
+    exhibits: tuple[dict[tuple[str, Row], list[float | None]], ...]
+
+    @classmethod
+    def of(cls, notebooks: Iterable[dict], store: Store) -> "Estimate":
+        """Of notebooks with these parameters, one after the other."""
+        times, seen, found = Times(store), set(), []
+        for parameters in notebooks:
+            rows: dict[tuple[str, Row], list[float | None]] = {}
+            for name in filter(None, (parameters["table"], parameters["figure"])):
+                for row, run in missing(tables.load(name), parameters["tier"], parameters["seeds"], store):
+                    if run.id not in seen:
+                        seen.add(run.id)
+                        rows.setdefault((name, row), []).append(times.seconds(run))
+            found.append(rows)
+        return cls(tuple(found))
+
+    @property
+    def _seconds(self) -> list[float | None]:
+        return [seconds for rows in self.exhibits for of_row in rows.values() for seconds in of_row]
+
+    @property
+    def runs(self) -> int:
+        return len(self._seconds)
+
+    def since(self, first: int) -> "Estimate":
+        """Without the notebooks before the ``first``, counted from 0."""
+        return Estimate(self.exhibits[first:])
+
+    def words(self, workers: int = 1) -> str:
+        """``12 runs, about 3 min with 2 workers, unknown for 2 of them``."""
+        known = [seconds for seconds in self._seconds if seconds is not None]
+        parts = [f"{self.runs} runs"]
+        if known:
+            shared = f" with {workers} workers" if workers > 1 else ""
+            parts.append(f"about {duration(sum(known) / workers)}{shared}")
+        if unknown := self.runs - len(known):
+            parts.append(f"unknown for {unknown} of them" if known else "how long is unknown")
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        """A line for each row of each table that has something to train, in time of one worker."""
+        lines = []
+        for rows in self.exhibits:
+            width = max((len(row) for _, row in rows), default=0)
+            for name in dict.fromkeys(name for name, _ in rows):
+                lines.append(name)
+                for (of, row), seconds in rows.items():
+                    if of == name:
+                        lines.append(f"  {row:{width}}  {Estimate(({(of, row): seconds},)).words()}")
+        return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """In words, to two digits or so: ``40 s``, ``12 min``, ``3.4 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

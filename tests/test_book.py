@@ -1,0 +1,58 @@
+"""The HTML report: one page that opens without a network, with the claims first and everything in it."""
+
+import re
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from lib import book, claims, ledger, registry
+from lib.book._formulas import with_formulas
+from lib.store import Store
+
+FETCHED = re.compile(r"<script|<link|<iframe|@import|url\(|src=[\"'](?!data:)", re.IGNORECASE)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Of an empty store and one small notebook, with a formula, text, a picture and a widget."""
+    folder = tmp_path_factory.mktemp("book")
+    outputs = [
+        new_output("stream", text="98 < 99\n"),
+        new_output("display_data", {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"}),
+        new_output("display_data", {book.WIDGET: {"model_id": "x"}, "text/plain": "VBox()"}),
+    ]
+    cells = [
+        new_markdown_cell("# 9 · A test\n\nWhere $\\mu^2 = K$, and `$HOME` is code."),
+        new_code_cell("print('x')", outputs=outputs),
+    ]
+    nbformat.write(new_notebook(cells=cells), folder / "09_test.ipynb")
+    return book.page(Store(folder / "results"), [folder / "09_test.ipynb"])
+
+
+def test_claims_come_first_then_every_exhibit_then_the_notebooks(page):
+    places = [page.index(f'<section id="{name}">') for name in ("claims", "report", "09_test")]
+    assert places == sorted(places)
+    assert all(claim.name in page[places[0] : places[1]] for claim in claims.every())
+    assert all(f">{name}: " in page[places[1] : places[2]] for name in registry.names("tables"))
+    assert "98 &lt; 99" in page[places[2] :]
+    assert page.count('href="#09_test"') == 1
+
+
+def test_nothing_in_it_has_to_be_fetched(page):
+    assert not FETCHED.search(page)
+    assert "data:image/png;base64,iVBORw0KGgo=" in page
+    assert book.WIDGET_HERE in page
+    assert "VBox()" not in page
+
+
+def test_formulas_are_pictures_with_their_tex_as_text(page):
+    assert 'alt="\\mu^2 = K" src="data:image/svg+xml;base64,' in page
+    assert "$HOME" in page
+    assert with_formulas("`$a$` and $a$").startswith("`$a$` and <img")
+    assert with_formulas("$$\nx\n$$").strip().startswith('<p class="formula"><img')
+    assert with_formulas(r"$\nosuchthing{x}$") == r'<code class="tex">\nosuchthing{x}</code>'
+
+
+def test_the_report_names_the_command_that_writes_it():
+    assert "`make report`" in ledger.page(Store("nowhere"))
