@@ -137,7 +137,10 @@ def test_shuffled_epochs_count_participations():
         ({"steps": True}, "steps: expected a whole number of at least 0; got True"),
         ({"delta": 0}, r"delta: expected a number in \(0, 1\); got 0"),
         ({"delta": 1.0}, r"delta: expected a number in \(0, 1\); got 1.0"),
-        ({"sampler": "uniform"}, "sampler: expected one of poisson, without_.*, with_.*, shuffled; got 'uniform'"),
+        (
+            {"sampler": "uniform"},
+            "sampler: expected one of poisson, without_.*, with_.*, shuffled, fixed_order; got 'uniform'",
+        ),
         ({"neighbouring_relation": "any"}, "neighbouring_relation: expected one of add_.*, replace_one; got 'any'"),
         ({"accountant": "prv"}, "accountant: expected one of clt, gdp, moments, pld, rdp, .*; got 'prv'"),
     ],
