@@ -14,6 +14,7 @@ import torch
 
 from lib import data, models
 from lib.audit.attacked import coins, train
+from lib.audit.bounds import CONFIDENCE
 from lib.audit.canaries import Attack
 from lib.generators import generator, seed_for
 from lib.methods.dpsgd import LOSS
@@ -57,7 +58,7 @@ def _measured(run: Run) -> dict[str, Any]:
     return {
         "run": run.hashed,
         "epsilon": found.one_run(),
-        "confidence": 0.95,
+        "confidence": CONFIDENCE,
         "accuracy": 100 * tested.float().mean().item(),
         "canary_accuracy": 100 * right[included].float().mean().item(),
     }

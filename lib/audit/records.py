@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from lib.audit import canaries
+from lib.audit import bounds, canaries
 from lib.run import Run
 from lib.store import Record, StoreError
 from lib.train import Training
@@ -58,7 +58,7 @@ def audited(run: Run, examples: int) -> dict[str, Any] | None:
 @cache
 def _attacked(run: Run, examples: int) -> dict[str, Any]:
     found = canaries.attack(run, examples=examples, canaries=min(CANARIES, examples))
-    return {"epsilon": found.one_run(), "confidence": canaries.bounds.CONFIDENCE, "attack": ATTACK}
+    return {"epsilon": found.one_run(), "confidence": bounds.CONFIDENCE, "attack": ATTACK}
 
 
 def _alike(new: dict[str, float | None], old: dict[str, float | None]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lib import accounting
+from lib.audit.bounds import CONFIDENCE
 from lib.audit.canaries import attack
 from lib.run import Run
 
@@ -45,5 +46,5 @@ def measure() -> dict[str, dict[str, Any]]:
             accountant=run.accountant,
         )
         shown = {"one_run": found.one_run(), "many_runs": found.many_runs()}
-        results[name] = {"claimed": claimed, **shown, "canaries": CANARIES, "confidence": 0.95}
+        results[name] = {"claimed": claimed, **shown, "canaries": CANARIES, "confidence": CONFIDENCE}
     return results

@@ -7,8 +7,9 @@ missing.  The evidence is put together from the records, never typed.  A file of
     ['mnist_noise', 'mnist_noise']
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from lib import registry, report, tables
 from lib.store import Store
@@ -64,3 +65,21 @@ def verdict(parts: list[tuple[bool | None, str]]) -> Verdict:
     oks = [ok for ok, _ in parts]
     status = "fails" if False in oks else "open" if None in oks else "holds"
     return Verdict(status, "; ".join(text for _, text in parts))
+
+
+def no_worse(
+    table: str, pairs: dict[Row, Row], tier: str, store: Store, *, columns: Sequence[Column] | None = None
+) -> Verdict:
+    """Whether the second row of each pair is at least as accurate as the first at every finite ε, or at ``columns``."""
+    found, parts = cells(table, tier, store), []
+    finite = [column for column in columns or tables.load(table).columns if column is not None]
+    for (first, second), column in product(pairs.items(), finite):
+        one, other = found[first, column], found[second, column]
+        ok = None if not (one["n"] and other["n"]) else other["mean"] >= one["mean"]
+        parts.append((ok, f"{budget(column)}: {second} {told(other)}, {first} {told(one)}"))
+    return verdict(parts)
+
+
+def budget(column: Column) -> str:
+    """``ε = 0.5``."""
+    return f"ε = {'∞' if column is None else format(column, 'g')}"

@@ -1,13 +1,11 @@
 """v1: SI-DPSGD against DPSGD; Tables 4 and 6, lemma 4.1, and the remark on noisy updates."""
 
 from functools import partial
-from itertools import product
 
 from lib import accounting, tables
 from lib import store as stored
-from lib.claims import Claim, Verdict, cells, told, verdict
+from lib.claims import Claim, Verdict, budget, cells, no_worse, told, verdict
 from lib.store import Store
-from lib.tables import Column, Row
 
 TABLE, TEXTS = "mnist_si_dpsgd", "agnews_si_dpsgd"
 PAIRS = {"DPSGD (LeNet-5)": "SI-DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)": "SI-DPSGD (LN-LeNet-5)"}
@@ -22,18 +20,8 @@ def _printed_reached(table: str, tier: str, store: Store) -> Verdict:
         if row.startswith("DPSGD") and cell["printed"] is not None:
             ok = None if cell["n"] == 0 else cell["mean"] >= cell["printed"].mean
             if ok is not True:
-                parts.append((ok, f"{row} at {_budget(column)}: {told(cell)}, printed {cell['printed'].text}"))
+                parts.append((ok, f"{row} at {budget(column)}: {told(cell)}, printed {cell['printed'].text}"))
     return verdict(parts) if parts else Verdict("holds", "every DPSGD cell at or above the printed number")
-
-
-def _no_worse(table: str, pairs: dict[Row, Row], tier: str, store: Store) -> Verdict:
-    """Whether at every ε the second row of each pair is at least as accurate as the first."""
-    found, parts = cells(table, tier, store), []
-    for (first, second), column in product(pairs.items(), tables.load(table).columns[1:]):
-        one, other = found[first, column], found[second, column]
-        ok = None if not (one["n"] and other["n"]) else other["mean"] >= one["mean"]
-        parts.append((ok, f"{_budget(column)}: {second} {told(other)}, {first} {told(one)}"))
-    return verdict(parts)
 
 
 def _dpsgd_collapses(tier: str, store: Store) -> Verdict:
@@ -79,10 +67,6 @@ def _noisy_updates(tier: str, store: Store) -> Verdict:
     return verdict(parts)
 
 
-def _budget(column: Column) -> str:
-    return f"ε = {'∞' if column is None else format(column, 'g')}"
-
-
 CLAIMS = (
     Claim(
         name="The DPSGD rows",
@@ -96,7 +80,7 @@ CLAIMS = (
         says="our method consistently outperforms other mechanisms for all finite values of privacy loss",
         source="v1 section 5",
         table=TABLE,
-        judge=partial(_no_worse, TABLE, PAIRS),
+        judge=partial(no_worse, TABLE, PAIRS),
     ),
     Claim(
         name="SI-DPSGD has the privacy of DPSGD",
@@ -118,7 +102,7 @@ CLAIMS = (
         says="normalization layers also have a large beneficial impact on the performance",
         source="v1 abstract",
         table=TABLE,
-        judge=partial(_no_worse, TABLE, dict([tuple(PAIRS)])),
+        judge=partial(no_worse, TABLE, dict([tuple(PAIRS)])),
     ),
     Claim(
         name="Normalisation also helps when the updates are noisy",
@@ -139,13 +123,13 @@ CLAIMS = (
         says="SI-DPSGD clearly outperforms the DPSGD with or without LN for all the privacy budgets",
         source="v1 section 5, Table 6",
         table=TEXTS,
-        judge=partial(_no_worse, TEXTS, TEXT_PAIRS),
+        judge=partial(no_worse, TEXTS, TEXT_PAIRS),
     ),
     Claim(
         name="Texts: normalisation helps private training",
         says="normalization layers also have a large beneficial impact on the performance",
         source="v1 abstract",
         table=TEXTS,
-        judge=partial(_no_worse, TEXTS, dict([tuple(TEXT_PAIRS)])),
+        judge=partial(no_worse, TEXTS, dict([tuple(TEXT_PAIRS)])),
     ),
 )

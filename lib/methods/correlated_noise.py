@@ -19,7 +19,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from lib.accounting import Spectrum
-from lib.methods.dpsgd import ADAPTIVE_ONLY, ASSUMES, BATCH_CLIPPING_ONLY, DPSGD, SI_DPSGD_ONLY, check
+from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, DPSGD, SI_DPSGD_ONLY, check
 from lib.run import Run
 from lib.sampling import Sampler
 
@@ -28,8 +28,6 @@ BANDED = {"fixed_order": "noise", "poisson": "strategy"}  # by sampler
 
 class CorrelatedNoise(DPSGD):
     """The method of the module's page, set up for one run."""
-
-    assumes = ASSUMES + "; an example that is removed leaves its place in the order of the examples empty"
 
     def __init__(self, run: Run, examples: int, model: nn.Module) -> None:
         in_order = run.sampler == "fixed_order"

@@ -35,6 +35,7 @@ ADAPTIVE_ONLY = ("gradient_norm_examples", "layers", "adaptive_clipping")
 CORRELATED_ONLY = ("noise_power", "noise_bands")
 SI_DPSGD_ONLY = ("test_at", "first_weights")
 PUBLIC = "; the public examples are public"
+EMPTY = "; an example that is removed leaves its place in the order of the examples empty"
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
 
@@ -42,7 +43,6 @@ class DPSGD(Method):
     """The method of the module's page, set up for one run."""
 
     sensitivity = "sensitivity C"  # in words, for the record
-    assumes = ASSUMES
 
     def __init__(self, run: Run, examples: int, model: nn.Module, *, discount: float = 1.0, groups: int = 1) -> None:
         super().__init__(run, examples, groups=groups)
@@ -108,7 +108,9 @@ class DPSGD(Method):
     @property
     def all_assumed(self) -> str:
         """What every proof of this run assumes."""
-        return self.assumes + (PUBLIC if self.run.public_examples else "")
+        in_order = self.sampler.name in ("shuffled", "fixed_order") or self.sampler.groups > 1
+        removed = in_order and self.run.neighbouring_relation == "add_or_remove_one"
+        return ASSUMES + (PUBLIC if self.run.public_examples else "") + (EMPTY if removed else "")
 
     def _block(self, proven: dict[str, Any]) -> dict[str, Any]:
         run = self.run

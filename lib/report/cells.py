@@ -46,16 +46,11 @@ def differences(table: Table, bases: Mapping[Row, Row], tier: str, store: Store)
     for cell in summary(table, tier, store).to_dict("records"):
         if cell["column"] == column:
             means[cell["row"]] = cell["mean"] if cell["n"] else float("nan")
-    lines = {
-        row: {"accuracy": means[row], "change": means[row] - means[base]}
-        | {"claimed": None, "proven": None}
-        | {
-            head: epsilon
-            for head, epsilon in _epsilons(list(records(table, row, column, tier, store))).items()
-            if head in ("claimed", "proven")
-        }
-        for row, base in bases.items()
-    }
+    lines = {}
+    for row, base in bases.items():
+        epsilons = _epsilons(list(records(table, row, column, tier, store)))
+        of_row = {head: epsilons.get(head) for head in ("claimed", "proven")}
+        lines[row] = {"accuracy": means[row], "change": means[row] - means[base], **of_row}
     return pd.DataFrame.from_dict(lines, orient="index").astype(float)
 
 

@@ -4,10 +4,8 @@ In the code fresh noise is on the LSTM's recurrent weights at every time step, a
 say neither.  The first row of each network is the table's own; the step size of every row is the one searched for it.
 """
 
-from dataclasses import replace
-
-from lib.run import Run
 from lib.tables import Table, agnews_noise
+from lib.tables._choices import Choices
 
 CHOICES = {
     "as in the table": {},
@@ -18,17 +16,7 @@ CHOICES = {
 }
 ROWS = {f"{model}, {choice}": (model, changes) for model in agnews_noise.MODELS for choice, changes in CHOICES.items()}
 
-
-def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
-    """The table's run with one choice changed."""
-    model, changes = ROWS[row]
-    return replace(agnews_noise.TABLE.cell(model, column, seed=seed, tier=tier, lr=lr), **changes)
-
-
-def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
-    """The table's own tuning runs."""
-    return agnews_noise.TABLE.tuning(ROWS[row][0], column, tier=tier, lr=lr)
-
+_CELLS = Choices(agnews_noise.TABLE, ROWS)
 
 TABLE = Table(
     name="agnews_noise_choices",
@@ -39,7 +27,7 @@ TABLE = Table(
     column="weight_noise_std",
     columns=(1.0, 2.0),
     printed={},
-    cell=cell,
+    cell=_CELLS.cell,
     grid=agnews_noise.TABLE.grid,
-    tuning=tuning,
+    tuning=_CELLS.tuning,
 )

@@ -5,10 +5,8 @@ statistics batch norm uses at test.  The first row of each network is the table'
 the one searched for the table.
 """
 
-from dataclasses import replace
-
-from lib.run import Run
 from lib.tables import Table, mnist_noise
+from lib.tables._choices import Choices
 
 CHOICES = {
     "as in the table": {},
@@ -24,17 +22,7 @@ ROWS = {
     if model.startswith("BN") or "test_statistics" not in changes  # layer norm has no statistics to choose
 }
 
-
-def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
-    """The table's run with one choice changed."""
-    model, changes = ROWS[row]
-    return replace(mnist_noise.TABLE.cell(model, column, seed=seed, tier=tier, lr=lr), **changes)
-
-
-def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
-    """The table's own tuning runs."""
-    return mnist_noise.TABLE.tuning(ROWS[row][0], column, tier=tier, lr=lr)
-
+_CELLS = Choices(mnist_noise.TABLE, ROWS)
 
 TABLE = Table(
     name="mnist_noise_choices",
@@ -45,7 +33,7 @@ TABLE = Table(
     column="weight_noise_std",
     columns=(0.1, 1.0),
     printed={},
-    cell=cell,
+    cell=_CELLS.cell,
     grid=mnist_noise.TABLE.grid,
-    tuning=tuning,
+    tuning=_CELLS.tuning,
 )
