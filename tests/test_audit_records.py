@@ -22,13 +22,12 @@ RUNS = {
 @pytest.fixture(autouse=True)
 def fewer(monkeypatch):
     monkeypatch.setattr(records, "CANARIES", 300)
-    records._attacked.cache_clear()
 
 
 @pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS)
 def test_a_fresh_record_gets_its_audit_and_nothing_else(changes):
     record = train(make_run(**changes))
-    block = records.block(record)
+    block = records.block(record, {})
     assert block | {"audited": None, "claimed": None, "proven": None} == record["privacy"] | {
         "claimed": None,
         "proven": None,
@@ -39,25 +38,42 @@ def test_a_fresh_record_gets_its_audit_and_nothing_else(changes):
     assert validate(record | {"privacy": block})
 
 
+def test_a_mechanism_is_attacked_once(monkeypatch):
+    """Seed, step size and network are none of the mechanism; the noise is."""
+    first = train(make_run(**RUNS["si_dpsgd"]))
+    known = {}
+    first["privacy"] = records.block(first, known)
+    assert list(known.values()) == [first["privacy"]["audited"]]
+    assert records.stored([first, train(make_run())]) == known
+    monkeypatch.setattr(records.canaries, "attack", None)
+    like = train(make_run(**RUNS["si_dpsgd"] | {"seed": 1, "lr": 0.1, "model": "lenet5"}))
+    assert records.block(like, known)["audited"] == first["privacy"]["audited"]
+    other = train(make_run(**RUNS["si_dpsgd"] | {"noise_multiplier": 3.0}))
+    with pytest.raises(TypeError):
+        records.block(other, known)
+    monkeypatch.setattr(records, "ATTACK", "another attack")
+    assert records.stored([first]) == {}
+
+
 def test_an_older_proof_is_replaced():
     record = train(make_run(**RUNS["si_dpsgd"]))
     today = record["privacy"]["proven"]
     record["privacy"]["proven"] = {"epsilon": None, "assumes": "", "why": "nobody knew"}
-    assert records.block(record)["proven"] == today
+    assert records.block(record, {})["proven"] == today
 
 
 def test_what_the_canaries_do_not_fit_is_not_audited():
-    assert records.block(train(make_run()))["audited"] is None
+    assert records.block(train(make_run()), {})["audited"] is None
     clipped = PRIVATE | {"method": "batch_clipping", "mini_set_size": 144, "noise_multiplier": 2.0}
     clipped |= {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
-    assert records.block(train(make_run(**clipped)))["audited"] is None
+    assert records.block(train(make_run(**clipped)), {})["audited"] is None
 
 
 def test_a_record_whose_claim_cannot_be_made_again_is_refused():
     record = train(make_run(**RUNS["si_dpsgd"]))
     record["privacy"]["claimed"] = {"rdp_2020": 0.05}
     with pytest.raises(StoreError, match=rf"{record['id']}: expected 18 steps and a claim of .*0.05.*; got 18"):
-        records.block(record)
+        records.block(record, {})
 
 
 def test_amending_changes_the_privacy_block_alone(tmp_path):

@@ -17,22 +17,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m lib.audit", description=__doc__)
     parser.add_argument("what", choices=[*MEASURED, "records"])
     parser.add_argument("table", nargs="*", help="of records: those of these tables (default: all)")
+    parser.add_argument("--again", action="store_true", help="of records: attack what has been attacked before, too")
     arguments = parser.parse_args()
     if arguments.what == "records":
-        _amend(arguments.table)
+        _amend(arguments.table, arguments.again)
     elif arguments.table:
         parser.error(f"table: expected none for {arguments.what}; got {' '.join(arguments.table)}")
     else:
         _measure(arguments.what)
 
 
-def _amend(names: list[str]) -> None:
+def _amend(names: list[str], again: bool) -> None:
     for name in names:
         tables.load(name)  # refused by name, if there is none
     stored = store.Store(read_only=False)
-    chosen = [record for table, record in stored.filed() if not names or table in names]
-    for record in tqdm(chosen, unit="record"):
-        block = records.block(record)
+    filed = list(stored.filed())
+    known = {} if again else records.stored(record for _, record in filed)
+    for record in tqdm([record for table, record in filed if not names or table in names], unit="record"):
+        block = records.block(record, known)
         if block != record["privacy"]:
             stored.amend(record, block)
 

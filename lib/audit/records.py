@@ -4,12 +4,12 @@
 
 Records are kept for years, and proofs get better; noise and steps are what the run had.  The attack is that of
 :mod:`lib.audit.canaries` on the run's mechanism: its method, sampler, noise, schedule and number of steps, with its
-data and its network replaced.  Runs that share a mechanism share the attack.
+data and its network replaced.  Runs that share a mechanism share the attack, also one that was stored before.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -27,16 +27,24 @@ ANY = {"dataset": "", "model": "lenet5", "activation": "relu", "lr": 1.0, "seed"
 ANY |= {"weight_noise_std": 0.0, "pca_noise_multiplier": None, "augmentation": "none", "input_scale": "unit"}
 
 
-def block(record: Record) -> dict[str, Any]:
-    """The record's privacy block as it would be today, with ``audited``.
+Mechanism = tuple[Run, str, int]  # a run's, on its data set without its validation examples
+Audit = dict[str, Any] | None  # {"epsilon", "confidence", "attack"}; None where no attack fits
+
+
+def stored(records: Iterable[Record]) -> dict[Mechanism, Audit]:
+    """What today's attack found, by mechanism, in those of ``records`` that have it."""
+    audits = {_mechanism(_run(record)): record["privacy"]["audited"] for record in records}
+    return {mechanism: audit for mechanism, audit in audits.items() if audit and audit["attack"] == ATTACK}
+
+
+def block(record: Record, known: dict[Mechanism, Audit]) -> dict[str, Any]:
+    """The record's privacy block as it would be today; its audit is looked up in ``known``, or made and added there.
 
     Raises ``StoreError`` if steps or claimed ε are not those of the record: then the code no longer does what it did.
     """
-    run, old = Run.from_dict(record["run"]), record["privacy"]
+    run, old = _run(record), record["privacy"]
     if old["neighbouring_relation"] is None:
         return old
-    if run.noise_multiplier is None:
-        run = replace(run, noise_multiplier=old["noise_multiplier"], epsilon=None)
     training = Training(run)
     training.attach(torch.device("cpu"))
     new = training.privacy()
@@ -45,19 +53,29 @@ def block(record: Record) -> dict[str, Any]:
             f"{record['id']}: expected {old['steps']} steps and a claim of {old['claimed']}; "
             f"got {new['steps']} and {new['claimed']}"
         )
-    return new | {"audited": audited(run, training.method.sampler.examples)}
+    if _mechanism(run) not in known:
+        known[_mechanism(run)] = audited(run, training.method.sampler.examples)
+    return new | {"audited": known[_mechanism(run)]}
 
 
-def audited(run: Run, examples: int) -> dict[str, Any] | None:
-    """``{"epsilon", "confidence", "attack"}``; None for methods that the canaries do not fit, and without noise."""
+def _run(record: Record) -> Run:
+    """The record's run, with the noise that it had."""
+    run, noise_multiplier = Run.from_dict(record["run"]), record["privacy"]["noise_multiplier"]
+    private = record["privacy"]["neighbouring_relation"] is not None
+    if private and run.noise_multiplier is None:
+        return replace(run, noise_multiplier=noise_multiplier, epsilon=None)
+    return run
+
+
+def _mechanism(run: Run) -> Mechanism:
+    return replace(run, **ANY), run.dataset, run.validation_examples
+
+
+def audited(run: Run, examples: int) -> Audit:
+    """What the attack finds; None for methods that the canaries do not fit, and without noise."""
     if run.method not in canaries.METHODS or run.statistics == "mixed" or not run.noise_multiplier:
         return None
-    return _attacked(replace(run, **ANY), examples)
-
-
-@cache
-def _attacked(run: Run, examples: int) -> dict[str, Any]:
-    found = canaries.attack(run, examples=examples, canaries=min(CANARIES, examples))
+    found = canaries.attack(replace(run, **ANY), examples=examples, canaries=min(CANARIES, examples))
     return {"epsilon": found.one_run(), "confidence": bounds.CONFIDENCE, "attack": ATTACK}
 
 
