@@ -109,8 +109,8 @@ def test_a_damaged_file_is_refused(folder, damage, message):
 def test_an_unknown_data_set_is_refused():
     with pytest.raises(
         DataError,
-        match="unknown data set 'minst'; expected one of digits, digits_rgb, stripes_rgb, topics, ag_news, cifar10, "
-        "cifar100, kmnist, mnist",
+        match="unknown data set 'minst'; expected one of digits, digits_rgb, stripes_rgb, topics, ag_news, "
+        "ag_news_random_vectors, cifar10, cifar100, kmnist, mnist",
     ):
         data.load("minst")
 
@@ -175,6 +175,34 @@ def test_texts_are_the_indices_of_their_first_20_words(folder):
     before = news.sha256
     np.savez(folder / "glove.npz", **WORDS | {"vectors": 2 * WORDS["vectors"]})
     assert data.load("ag_news").sha256 != before
+
+
+def test_a_private_vocabulary_tells_which_words_the_training_texts_have(folder):
+    np.savez(folder / "ag_news.npz", **TEXTS | {"test_text": np.frombuffer(b"the cat on a dog", np.uint8)})
+    words = {"words": np.frombuffer(b"the\ncat\nsat\non", np.uint8), "vectors": WORDS["vectors"]}
+    np.savez(folder / "glove.npz", **words)
+    news = data.load("ag_news")
+    assert news.test_inputs[0, :5].tolist() == [2, 3, 5, 1, 1]
+    own = news.of_its_own_words()
+    assert own.test_inputs[0].tolist() == [2, 3, 1, 1, 1] + [0] * 15  # "on" is in no training text
+    assert own.train_inputs is news.train_inputs
+    assert "which is theirs, are public" in news.assumes
+    assert "is not counted" in own.assumes
+    with pytest.raises(ValueError, match="vocabulary: expected 'public' for data set 'digits', which has no texts"):
+        data.load("digits").of_its_own_words()
+
+
+def test_random_vectors_need_neither_a_file_nor_a_vocabulary(folder):
+    np.savez(folder / "ag_news.npz", **TEXTS)
+    news = data.load("ag_news_random_vectors")
+    the, cat, sat = news.train_inputs[0, :3].tolist()
+    assert len({the, cat, sat}) == 3
+    assert min(the, cat, sat) >= 2
+    assert news.test_inputs[0].tolist() == [cat] * 20
+    assert news.vectors.shape == (20_002, 50)
+    assert news.vectors[0].abs().max() == 0
+    assert 0.99 < news.vectors[2:].std() < 1.01
+    assert news.assumes == ""
 
 
 @pytest.mark.parametrize(

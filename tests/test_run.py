@@ -79,6 +79,7 @@ def test_every_field_counts_in_the_id():
         "first_weights": "noised",
         "noise_power": 0.5,
         "noise_bands": 2,
+        "vocabulary": "private",
     }
     ids = {make_run(**{name: value}).id for name, value in changes.items()}
     ids.add(make_run(epsilon=1.0, sampler="poisson").id)

@@ -18,7 +18,7 @@ import hashlib
 import os
 import tempfile
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,79 +27,19 @@ import torch
 from torch import Tensor
 
 from lib.data import _text as text
+from lib.data._dataset import Dataset as Dataset
 from lib.data._downloads import DOWNLOADS
 from lib.data._images import GENERATED as GENERATED_IMAGES
 
 FOLDER_VARIABLE = "DP_COMPANION_DATA"
 GENERATED = (*GENERATED_IMAGES, "topics")  # without a file
-WORD_VECTORS = {"ag_news": "glove"}  # text → the file of its words' vectors
-
-Examples = tuple[Tensor, Tensor]  # inputs and labels
+WORD_VECTORS = {"ag_news": "glove"}  # texts → the file of their words' vectors
+RANDOM_VECTORS = {"ag_news_random_vectors": "ag_news"}  # texts with random vectors → the file of the texts
+PUBLIC_WORDS = "; the word vectors and the vocabulary, which is theirs, are public"
 
 
 class DataError(Exception):
     """A data file that is missing or not what it should be; the message says which, where, and what to do."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dataset:
-    """Inputs, labels int64 ``(N,)``, and the SHA-256 of the file or files they came from.
-
-    Inputs are images uint8 ``(N, C, H, W)`` or, where there are ``vectors`` ``(V, D)`` of words, texts int64
-    ``(N, T)`` of indices into them, or features float16 ``(N, D)``, if ``pretrained_on`` names the data set on which
-    the convolutions that made them were trained; ``pretraining`` then says more of that.
-    """
-
-    name: str
-    sha256: str
-    train_inputs: Tensor
-    train_labels: Tensor
-    test_inputs: Tensor
-    test_labels: Tensor
-    vectors: Tensor | None = None
-    pretrained_on: str = ""
-    pretraining: str = ""
-
-    @property
-    def classes(self) -> int:
-        """K, the number of classes."""
-        return int(self.test_labels.max()) + 1
-
-    @property
-    def size(self) -> str:
-        """What there is, in words, for the record."""
-        words = "" if self.vectors is None else ", {} word vectors of {} dimensions".format(*self.vectors.shape)
-        said = f"{len(self.train_labels)} training examples{words}"
-        if not self.pretrained_on:
-            return said
-        features = f"{self.train_inputs.shape[1]} features pretrained on {self.pretrained_on}"
-        return f"{said}, as {features} ({self.pretraining})"
-
-    @property
-    def assumes(self) -> str:
-        """What a proof of privacy has to assume of data like these, beside the private examples."""
-        words = "" if self.vectors is None else "; the word vectors and the vocabulary, which is theirs, are public"
-        if self.pretrained_on:
-            return f"{words}; {self.pretrained_on}, on which the convolutions were pretrained, is public"
-        return words
-
-    def hold_out(self, examples: int, generator: torch.Generator) -> "Dataset":
-        """The same data with ``examples`` random training examples in the place of the test set, which is gone.
-
-        Tuning runs train on this, so they cannot look at the test set.
-        """
-        rest, (inputs, labels) = self.without("validation_examples", examples, generator)
-        return replace(rest, test_inputs=inputs, test_labels=labels)
-
-    def without(self, field: str, examples: int, generator: torch.Generator) -> tuple["Dataset", Examples]:
-        """The same data without ``examples`` random training examples, and those; ``field`` asked for that many."""
-        n = len(self.train_labels)
-        if not 0 < examples < n:
-            raise ValueError(f"{field}: expected 1 to {n - 1} of {self.name}'s training set; got {examples}")
-        order = torch.randperm(n, generator=generator).to(self.train_labels.device)
-        taken, kept = order[:examples], order[examples:]
-        rest = replace(self, train_inputs=self.train_inputs[kept], train_labels=self.train_labels[kept])
-        return rest, (self.train_inputs[taken], self.train_labels[taken])
 
 
 def as_input(images: Tensor) -> Tensor:
@@ -111,10 +51,10 @@ def load(name: str, *, device: torch.device | str = "cpu") -> Dataset:
     """The data set ``name``, resident on ``device``; ``DataError`` if its file is missing, damaged or unknown."""
     if name in GENERATED:
         return _topics(str(device)) if name == "topics" else _generated_images(name, str(device))
-    known = sorted(DOWNLOADS.keys() - WORD_VECTORS.values())
+    known = sorted(DOWNLOADS.keys() - WORD_VECTORS.values() | RANDOM_VECTORS.keys())
     if name not in known:
         raise DataError(f"unknown data set {name!r}; expected one of {', '.join([*GENERATED, *known])}")
-    files = [_file(part) for part in (name, WORD_VECTORS.get(name)) if part is not None]
+    files = [_file(part) for part in (RANDOM_VECTORS.get(name, name), WORD_VECTORS.get(name)) if part is not None]
     return _read(name, *files, str(device))
 
 
@@ -139,11 +79,13 @@ def _read(name: str, *files_and_device: tuple[Path, int] | str) -> Dataset:
     *files, device = files_and_device
     paths = [path for path, _ in files]
     sha256 = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
-    kinds = ("text", "labels") if name in WORD_VECTORS else ("images", "labels")
+    of_texts = name in WORD_VECTORS | RANDOM_VECTORS
+    kinds = ("text", "labels") if of_texts else ("images", "labels")
     # KMNIST serves as public images only, and its file may hold the test split alone.
     arrays = _arrays(paths[0], [f"{s}_{k}" for s in ("train", "test") for k in kinds], partly=name == "kmnist")
-    if name in WORD_VECTORS:
-        return _of_texts(name, sha256, arrays, _arrays(paths[1], ["words", "vectors"]), device)
+    if of_texts:
+        vectors = _arrays(paths[1], ["words", "vectors"]) if name in WORD_VECTORS else {}
+        return _of_texts(name, sha256, arrays, vectors, device)
     if "train_images" not in arrays:
         arrays |= {"train_images": arrays["test_images"][:0], "train_labels": arrays["test_labels"][:0]}
     return _of_images(name, sha256, arrays, device)
@@ -176,15 +118,17 @@ def _of_images(name: str, sha256: str, arrays: dict[str, np.ndarray], device: st
 def _of_texts(
     name: str, sha256: str, arrays: dict[str, np.ndarray], known: dict[str, np.ndarray], device: str
 ) -> Dataset:
-    words, vectors, inputs = text.lines(known["words"]), known["vectors"].astype(np.float32), {}
-    if vectors.ndim != 2 or len(words) != len(vectors):
+    words = text.lines(known["words"]) if known else None
+    vectors, inputs = known["vectors"].astype(np.float32) if known else text.random_vectors(), {}
+    if vectors.ndim != 2 or len(words or vectors) != len(vectors):
         raise DataError(f"{name}: expected one vector for each of {len(words)} words; got vectors {vectors.shape}")
     for split in ("train", "test"):
         texts, labels = text.lines(arrays[f"{split}_text"]), arrays[f"{split}_labels"]
         if labels.shape != (len(texts),):
             raise DataError(f"{name}: expected one label for each of {len(texts)} {split} texts; got {labels.shape}")
         inputs[split] = text.indices(texts, words)
-    return _on(device, name, sha256, arrays, inputs, text.table(vectors))
+    dataset = _on(device, name, sha256, arrays, inputs, text.table(vectors))
+    return replace(dataset, words=PUBLIC_WORDS if known else "")
 
 
 def _on(
@@ -216,7 +160,7 @@ def _topics(device: str) -> Dataset:
     arrays, vectors = text.topics()
     inputs = {split: arrays[f"{split}_inputs"] for split in ("train", "test")}
     sha256 = hashlib.sha256(b"".join(inputs[split].tobytes() for split in inputs)).hexdigest()
-    return _on(device, "topics", sha256, arrays, inputs, vectors)
+    return replace(_on(device, "topics", sha256, arrays, inputs, vectors), words=PUBLIC_WORDS)
 
 
 def _download(name: str, path: Path) -> None:
@@ -228,7 +172,8 @@ def _download(name: str, path: Path) -> None:
             np.savez(part, **arrays)
             os.replace(part, path)
     except (OSError, RuntimeError) as error:  # no network, no such mirror, a full disk
+        why = " ".join(f"{type(error).__name__}: {error}".split())  # torchvision's goes over many lines
         raise DataError(
-            f"{path}: no such file, and the download of {name} failed ({type(error).__name__}: {error}); "
+            f"{path}: no such file, and the download of {name} failed ({why}); "
             f"put {path.name} there, or set ${FOLDER_VARIABLE} to the folder that holds it"
         ) from error

@@ -4,26 +4,41 @@ A text is lower-cased and cut by torchtext's ``basic_english`` tokenizer, its fi
 "sequence length 20"), shorter ones are padded.  The vocabulary is that of the word vectors, which are public: no word
 of a private text is told by it.  Index 0 is padding, whose vector is 0; index 1 any other word, with the mean vector.
 
+Without word vectors a word's index is a hash of it, and its vector is random: then there is no vocabulary at all.
+
 Files: ``ag_news.npz`` with train_text, test_text (UTF-8, one text per line) and train_labels, test_labels;
 ``glove.npz`` with words (UTF-8, one per line) and vectors (V, D).
 """
+
+import zlib
 
 import numpy as np
 
 LENGTH = 20
 PADDING, UNKNOWN = 0, 1
+HASHES, DIMENSIONS = 20_000, 50  # of random word vectors
 
 
-def indices(texts: list[str], words: list[str]) -> np.ndarray:
-    """(N, LENGTH) int64: where in ``words`` the words of each text stand, plus 2."""
+def indices(texts: list[str], words: list[str] | None) -> np.ndarray:
+    """(N, LENGTH) int64: where in ``words`` the words of each text stand, plus 2; None: their hashes, plus 2."""
     from torchtext.data.utils import get_tokenizer
 
-    tokenize, place = get_tokenizer("basic_english"), {word: i + 2 for i, word in enumerate(words)}
+    tokenize, place = get_tokenizer("basic_english"), {word: i + 2 for i, word in enumerate(words or [])}
     rows = np.full((len(texts), LENGTH), PADDING, np.int64)
     for row, text in zip(rows, texts, strict=True):
-        found = [place.get(word, UNKNOWN) for word in tokenize(text)[:LENGTH]]
-        row[: len(found)] = found
+        kept = tokenize(text)[:LENGTH]
+        row[: len(kept)] = [_hash(word) if words is None else place.get(word, UNKNOWN) for word in kept]
     return rows
+
+
+def _hash(word: str) -> int:
+    """Python's own hash differs from process to process."""
+    return zlib.crc32(word.encode()) % HASHES + 2
+
+
+def random_vectors() -> np.ndarray:
+    """(HASHES, DIMENSIONS) draws of N(0, 1), always the same."""
+    return np.random.default_rng(0).normal(size=(HASHES, DIMENSIONS)).astype(np.float32)
 
 
 def table(vectors: np.ndarray) -> np.ndarray:

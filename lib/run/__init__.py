@@ -85,6 +85,7 @@ class Run:
     noise_power             p of correlated_noise: 0 DPSGD … 1 SI-DPSGD, see :class:`lib.accounting.Spectrum`
     noise_bands             how many of its coefficients are kept; 0: all
     last_norm               as_designed | removed | added: of the models of v2 Table 3, see :mod:`lib.models`
+    vocabulary              of texts: public (every word that has a vector) | private (those in the training texts)
     pretrained_on           a public data set.  The model's convolutions are those of :attr:`Run.pretraining` and fixed;
                             its linear layers are trained, on their outputs for the images as they are tested
     pretraining_epochs      epochs of that
@@ -147,6 +148,7 @@ class Run:
     last_norm: str = "as_designed"
     pretrained_on: str = ""
     pretraining_epochs: int = 0
+    vocabulary: str = "public"
 
     def __post_init__(self) -> None:
         for name, kind in _kinds(type(self)).items():

@@ -30,6 +30,7 @@ CHOICES = {
     "input_scale": ("unit", "standardised"),
     "statistics": ("public", "per_example", "mixed"),
     "statistics_gradient": ("off", "on"),
+    "vocabulary": ("public", "private"),
     "last_norm": ("as_designed", "removed", "added"),
 }
 AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1} | dict.fromkeys(

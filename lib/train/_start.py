@@ -31,6 +31,8 @@ def dataset_of(run: Run, device: torch.device) -> tuple[Dataset, methods.Public 
     dataset, public = _without_public(run, dataset)
     if run.validation_examples:
         dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
+    if run.vocabulary == "private":
+        dataset = dataset.of_its_own_words()
     return dataset, public
 
 
