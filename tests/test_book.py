@@ -1,6 +1,7 @@
 """The HTML report: one page that opens without a network, with the claims first and everything in it."""
 
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -54,6 +55,17 @@ def test_formulas_are_pictures_with_their_tex_as_text(page):
     assert with_formulas("`$a$` and $a$").startswith("`$a$` and <img")
     assert with_formulas("$$\nx\n$$").strip().startswith('<p class="formula"><img')
     assert with_formulas(r"$\nosuchthing{x}$") == r'<code class="tex">\nosuchthing{x}</code>'
+
+
+@pytest.mark.slow
+def test_every_module_has_a_page_of_its_own(tmp_path, page):
+    book.documentation(tmp_path)
+    (first,) = re.findall(r'href="api/([^"]+)"', page)
+    assert (tmp_path / first).exists()
+    lib = Path(book.__file__).parent.parent
+    modules = [path.relative_to(lib.parent) for path in lib.rglob("*.py") if not path.name.startswith("_")]
+    assert not [module for module in modules if not (tmp_path / module.with_suffix(".html")).exists()]
+    assert "Σ_i" in (tmp_path / "lib" / "grads.html").read_text()
 
 
 def test_the_report_names_the_command_that_writes_it():

@@ -2,9 +2,10 @@
 
     python -m lib.book
 
-brings README's blocks and ``results/REPORT.md`` up to date and writes ``out/report.html``.  The page has its style,
-its figures and its formulas in it, and neither scripts nor anything that a browser would have to fetch; links into
-the repository hold as long as it lies in a folder of it.
+brings README's blocks and ``results/REPORT.md`` up to date and writes ``out/report.html``, and beside it ``out/api``,
+every function's documentation, by pdoc.  The page has its style, its figures and its formulas in it, and neither
+scripts nor anything that a browser would have to fetch; links into the repository hold as long as it lies in a folder
+of it.
 """
 
 import re
@@ -14,11 +15,12 @@ from pathlib import Path
 
 import mistune
 import nbformat
+import pdoc
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 
-from lib import ledger
+from lib import accounting, ledger
 from lib.book._formulas import with_formulas
 from lib.book._style import STYLE
 from lib.store import Store
@@ -38,6 +40,7 @@ def page(store: Store, notebooks: Sequence[Path]) -> str:
         *((path.stem, *_notebook(path)) for path in notebooks),
     ]
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)
+    contents += '<li><a href="api/lib.html">The library, function by function</a></li>'
     sections = "".join(
         f'<section id="{name}"><h1 class="part">{escape(title)}</h1>{body}</section>' for name, title, body in parts
     )
@@ -47,6 +50,12 @@ def page(store: Store, notebooks: Sequence[Path]) -> str:
         f"differentially private training</title><style>{style}</style></head><body><nav><ul>{contents}</ul></nav>"
         f"<main>{sections}</main></body></html>\n"
     )
+
+
+def documentation(folder: Path) -> None:
+    """What every docstring of the library says, a page for a module; ``folder / "lib.html"`` is the first."""
+    pdoc.render.configure(docformat="restructuredtext", show_source=False)
+    pdoc.pdoc("lib", *(f"lib.accounting.{name}" for name in accounting.accountants()), output_directory=folder)
 
 
 def _notebook(path: Path) -> tuple[str, str]:

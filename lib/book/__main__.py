@@ -9,7 +9,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 if __name__ == "__main__":
     ledger.write(REPOSITORY / "README.md")
-    out = REPOSITORY / "out" / "report.html"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(book.page(Store(), sorted((REPOSITORY / "notebooks").glob("*.ipynb"))), encoding="utf-8")
-    print("→ README.md, results/REPORT.md, out/report.html")
+    out = REPOSITORY / "out"
+    out.mkdir(exist_ok=True)
+    page = book.page(Store(), sorted((REPOSITORY / "notebooks").glob("*.ipynb")))
+    (out / "report.html").write_text(page, encoding="utf-8")
+    book.documentation(out / "api")
+    print("→ README.md, results/REPORT.md, out/report.html, out/api")
