@@ -17,12 +17,14 @@ test: .venv/installed
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/python -m pytest
 
+# The tests that drive a browser want Chromium beside this, and are skipped without it.
 test-all: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[browser]'
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -m ""
 
 lab: .venv/installed
-	$(BIN)/jupyter lab notebooks
+	$(BIN)/jupyter lab notebooks $(ARGS)
 
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'

@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from lib.accounting import Spectrum
 
@@ -27,8 +28,9 @@ def drawn(*, power: float, steps: int, period: int) -> Figure:
         axes.plot(at, on_sums(power=landmark, steps=steps, period=period), style, color="grey", label=label)
     axes.plot(at, on_sums(power=power, steps=steps, period=period), linewidth=2.5, label=f"p = {power:g}")
     axes.set(title="noise on the weights at equal ε", xlabel="step", ylabel="in units of C/µ", yscale="log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.legend(fontsize="small")
     plt.close(figure)
     return figure
