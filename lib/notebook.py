@@ -10,7 +10,7 @@ that is mistyped, in name or in value, is refused before anything is trained.
 
 import ast
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import nbformat
@@ -19,25 +19,36 @@ from nbclient import NotebookClient
 from lib import tables, tuning
 from lib.plan import Plan
 from lib.store import Store, folder
+from lib.tables import Column, Table
 
-PARAMETERS = ("table", "figure", "tier", "seeds", "run_missing", "minutes", "backend", "n_jobs")
+PARAMETERS = ("table", "figure", "rows", "columns", "tier", "seeds", "run_missing", "minutes", "backend", "n_jobs")
 
 
 class Notebook:
     """A notebook's table, its figure (None if it has none), and the :class:`~lib.plan.Plan` of its other parameters.
+
+    ``rows``, some of the table's, and ``columns``, any values of what its columns vary, take the place of the table's.
 
     ``history`` is IPython's ``In``: the cell that papermill injected is found there, so that a parameter nobody asked
     for is refused too.  Raises ``ValueError`` naming what was expected and what came.
     """
 
     def __init__(
-        self, *, table: str, figure: str | None, run_missing: bool, history: Sequence[str] = (), **plan: object
+        self,
+        *,
+        table: str,
+        figure: str | None,
+        rows: Sequence[str] | None,
+        columns: Sequence[Column] | None,
+        run_missing: bool,
+        history: Sequence[str] = (),
+        **plan: object,
     ) -> None:
         check_parameters(history, PARAMETERS)
         if not isinstance(run_missing, bool):
             raise ValueError(f"run_missing: expected True or False; got {run_missing!r}")
         self.plan = Plan(**plan)
-        self.table = tables.load(table)
+        self.table = _cut(tables.load(table), rows, columns)
         self.figure = None if figure is None else tables.load(figure)
         self.exhibits = [exhibit for exhibit in (self.table, self.figure) if exhibit is not None]
 
@@ -59,6 +70,21 @@ class Notebook:
 
         for exhibit in self.exhibits:
             print(f"{exhibit.name}: {sweep.run(exhibit, **asdict(self.plan))}")
+
+
+def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | None) -> Table:
+    """The table with other rows and columns, where some are asked for."""
+    if rows is not None:
+        if not rows or not set(rows) <= set(table.rows):
+            raise ValueError(f"rows: expected None or some of {', '.join(table.rows)}; got {rows!r}")
+        table = replace(table, rows=tuple(rows))
+    if columns is not None:
+        numbers = all(column is None or type(column) in (int, float) for column in columns)
+        if not columns or not numbers or (None in columns and None not in table.columns):
+            of_table = ", ".join(map(str, table.columns))
+            raise ValueError(f"columns: expected None or numbers, as the table's {of_table}; got {columns!r}")
+        table = replace(table, columns=tuple(column if column is None else float(column) for column in columns))
+    return table
 
 
 def check_parameters(history: Sequence[str], names: Sequence[str]) -> None:

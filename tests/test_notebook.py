@@ -12,6 +12,8 @@ TABLES = ", ".join(registry.names("tables"))
 GOOD = {
     "table": "mnist_noise",
     "figure": "mnist_convergence",
+    "rows": None,
+    "columns": None,
     "tier": "cpu",
     "seeds": 5,
     "run_missing": False,
@@ -34,6 +36,12 @@ def test_a_notebook_may_have_no_figure():
     assert [table.name for table in Notebook(**GOOD | {"figure": None}).exhibits] == ["mnist_noise"]
 
 
+def test_other_rows_and_columns_take_the_place_of_the_tables():
+    table = Notebook(**GOOD | {"rows": ["BN-LeNet-5"], "columns": [0.5, 2]}).table
+    assert table.cells == [("BN-LeNet-5", 0.5), ("BN-LeNet-5", 2.0)]
+    assert table.cell("BN-LeNet-5", 0.5, seed=0, tier="cpu", lr=0.1).weight_noise_std == 0.5
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -45,6 +53,11 @@ def test_a_notebook_may_have_no_figure():
             {"figure": "fig1"},
             f"unknown table 'fig1'; expected one of {TABLES}",
         ),
+        ({"rows": ["LeNet-7"]}, "rows: expected None or some of LeNet-300-100, "),
+        ({"rows": []}, "rows: expected None or some of LeNet-300-100, "),
+        ({"columns": []}, "columns: expected None or numbers, as the table's 0.0, "),
+        ({"columns": ["0.5"]}, "columns: expected None or numbers, as the table's 0.0, "),
+        ({"columns": [None]}, "columns: expected None or numbers, as the table's 0.0, "),
         ({"tier": "CPU"}, "unknown tier 'CPU'; expected one of smoke, cpu, paper"),
         ({"seeds": 0}, "seeds: expected a whole number of at least 1; got 0"),
         ({"seeds": "5"}, "seeds: expected a whole number of at least 1; got '5'"),
@@ -61,6 +74,6 @@ def test_wrong_values_are_refused(changes, message):
 
 def test_a_parameter_that_does_not_exist_is_refused():
     injected = '# Parameters\ntable = "mnist_noise"\nsigma = 3\n'
-    with pytest.raises(ValueError, match=r"unknown parameter 'sigma'; expected some of table, figure, tier"):
+    with pytest.raises(ValueError, match=r"unknown parameter 'sigma'; expected some of table, figure, rows"):
         Notebook(**GOOD, history=["", 'table = "mnist_noise"', injected])
     assert Notebook(**GOOD, history=["", "sigma = 3", "# Parameters\nseeds = 5\n"])

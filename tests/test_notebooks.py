@@ -41,6 +41,15 @@ def test_it_is_valid_and_opens_with_a_title(notebook):
     assert notebook.cells[0].source.startswith("# ")
 
 
+def test_it_says_how_long_it_takes_and_ends_with_exercises(notebook):
+    text = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    assert "minute" in text[0]
+    assert any("**Predict" in part for part in text)
+    exercises = "\n".join(text).partition("## Exercises")[2]
+    assert "\n1. " in exercises
+    assert "\n2. " in exercises
+
+
 def test_parameters_are_commented_literals_that_only_read(notebook):
     body = ast.parse(parameters(notebook).source).body
     values = {node.targets[0].id: ast.literal_eval(node.value) for node in body}

@@ -1,0 +1,44 @@
+"""What README promises a newcomer, done to the letter."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def done(command, cwd, **how):
+    found = subprocess.run(command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **how)
+    assert found.returncode == 0, found.stdout
+    return found.stdout
+
+
+def test_a_method_is_one_file(tmp_path):
+    shutil.copytree(ROOT / "lib", tmp_path / "lib", ignore=shutil.ignore_patterns("__pycache__"))
+    ((name, code),) = re.findall(r"say `(lib/methods/\w+\.py)`:\n\n```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / name).write_text(code)
+    (call,) = re.findall(r"`(train\(Run\(method=.*?\))` trains with it", README)
+    opening = "from lib.run import Run; from lib.train import train"
+    said = done([sys.executable, "-c", f"{opening}; print({call}['metrics']['test_accuracy'])"], cwd=tmp_path)
+    assert float(said) > 50
+
+
+@pytest.mark.slow
+def test_another_sigma_is_one_command(tmp_path):
+    (command,) = re.findall(r"^(papermill .*\\\n.*?)   # another σ", README, re.MULTILINE)
+    command = command.replace("\\\n", "").replace("out/other.ipynb", str(tmp_path / "other.ipynb"))
+    done(f"{Path(sys.prefix) / 'bin'}/{command} -k python3", cwd=ROOT, shell=True)
+    notebook = nbformat.read(tmp_path / "other.ipynb", as_version=4)
+    (table,) = [
+        c.outputs[0].text
+        for c in notebook.cells
+        if c.source.endswith("print(report.text(notebook.table, tier, store))")
+    ]
+    assert "σ = 0.5" in table.splitlines()[1]
+    assert re.search(r"^BN-LeNet-5 +ours +\d+\.\d\d", table, re.MULTILINE)
