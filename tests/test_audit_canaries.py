@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_run
+from torch import nn
 
 from lib import accounting
 from lib.audit import canaries, mislabelled
-from lib.audit.canaries import Canaries, attack
+from lib.audit.attacked import coins, train
+from lib.audit.canaries import Attack, Canaries, attack
 from lib.grads import clipped_sum
+from lib.layers import NoisyLinear, PublicBatchNorm, WithPublic
 from lib.methods import build
 from lib.methods.dpsgd import LOSS
 from lib.models import build as build_model
@@ -127,3 +130,28 @@ def test_mislabelled_images_are_remembered_without_privacy(monkeypatch):
     assert found["canary_accuracy"] > 80
     assert found["epsilon"] > 1
     assert np.isfinite(found["accuracy"])
+
+
+@pytest.mark.parametrize("statistics", ["public", "per_example"])
+def test_through_batch_norm_that_sees_public_images_no_more_is_found_than_proven(statistics):
+    """Examples in orthogonal coordinates under a first layer without bias, so that each has weights of its own."""
+    count, draws = 400, torch.Generator().manual_seed(0)
+    x, y = 30 * torch.eye(count), torch.randint(10, (count,), generator=draws)
+    settings = {"norm": "public_batch", "public_examples": 8, "statistics": statistics, "batch_size": 40, "lr": 3.0}
+    run = private(**settings, epochs=20, noise_multiplier=0.6)
+
+    def found(run: Run) -> tuple[float, float | None]:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            first = NoisyLinear(count, 16, bias=False)
+            model = nn.Sequential(first, PublicBatchNorm(16), nn.Tanh(), NoisyLinear(16, 10))
+        model = WithPublic(model, torch.randn(8, count, generator=draws), statistics=statistics, gradient=False)
+        included = coins(run, count)
+        with train(run, model, x, y, included), torch.no_grad():
+            scores = -LOSS(model(x), y)
+        block = build(run, count, model).privacy()
+        return Attack(scores.double().numpy(), included.numpy(), run.delta).one_run(), block["proven"]["epsilon"]
+
+    at_least, proven = found(run)
+    assert 0 < at_least <= proven
+    assert found(replace(run, noise_multiplier=0.0))[0] > 1
