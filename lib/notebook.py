@@ -38,9 +38,9 @@ class Notebook:
         *,
         table: str,
         figure: str | None,
-        rows: Sequence[str] | None,
-        columns: Sequence[Column] | None,
         run_missing: bool,
+        rows: Sequence[str] | None = None,
+        columns: Sequence[Column] | None = None,
         history: Sequence[str] = (),
         **plan: object,
     ) -> None:
