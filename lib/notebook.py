@@ -104,8 +104,8 @@ def _injected(history: Sequence[str]) -> list[str]:
 def refresh(path: Path) -> None:
     """Execute the notebook at ``path`` where it stands, as it is committed: without times and widget state."""
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, record_timing=False, resources={"metadata": {"path": str(path.parent)}})
-    client.execute()
+    how = {"record_timing": False, "coalesce_streams": True}  # as it would be on any day, on any machine
+    NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}, **how).execute()
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = {"name": "python"}
     nbformat.write(notebook, path)

@@ -7,6 +7,7 @@ import sys
 import pytest
 from conftest import make_run
 
+from lib.audit import __main__ as audit_command
 from lib.audit import canaries, records
 from lib.store import Store, StoreError, validate
 from lib.train import train
@@ -39,7 +40,7 @@ def test_a_fresh_record_gets_its_audit_and_nothing_else(changes):
 
 
 def test_a_mechanism_is_attacked_once(monkeypatch):
-    """Seed, step size and network are none of the mechanism; the noise is."""
+    """Seed, step size and network are none of the mechanism; noise and number of examples are."""
     first = train(make_run(**RUNS["si_dpsgd"]))
     known = {}
     first["privacy"] = records.block(first, known)
@@ -48,9 +49,10 @@ def test_a_mechanism_is_attacked_once(monkeypatch):
     monkeypatch.setattr(records.canaries, "attack", None)
     like = train(make_run(**RUNS["si_dpsgd"] | {"seed": 1, "lr": 0.1, "model": "lenet5"}))
     assert records.block(like, known)["audited"] == first["privacy"]["audited"]
-    other = train(make_run(**RUNS["si_dpsgd"] | {"noise_multiplier": 3.0}))
-    with pytest.raises(TypeError):
-        records.block(other, known)
+    for change in ({"noise_multiplier": 3.0}, {"validation_examples": 297}):
+        other = train(make_run(**RUNS["si_dpsgd"] | change))
+        with pytest.raises(TypeError):
+            records.block(other, known)
     monkeypatch.setattr(records, "ATTACK", "another attack")
     assert records.stored([first]) == {}
 
@@ -102,3 +104,18 @@ def test_the_command_refuses_what_there_is_not(arguments, message):
     done = subprocess.run([sys.executable, "-m", "lib.audit", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+def test_the_command_attacks_again_if_it_is_told_to(tmp_path, monkeypatch):
+    record = train(make_run(**RUNS["si_dpsgd"]))
+    store = Store(tmp_path, read_only=False)
+    store.write("mnist_spectrum", record)
+    monkeypatch.setattr(audit_command.store, "Store", lambda **how: Store(tmp_path, **how))
+    audited = records.block(record, {})["audited"]
+    store.amend(record, record["privacy"] | {"audited": audited | {"epsilon": 0.0}})
+    found = {}
+    for again in (False, True):
+        audit_command._amend(["mnist_spectrum"], again)
+        found[again] = Store(tmp_path).get(make_run(**RUNS["si_dpsgd"]))["privacy"]["audited"]["epsilon"]
+    assert found == {False: 0.0, True: audited["epsilon"]}
+    assert audited["epsilon"] > 0

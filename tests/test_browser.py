@@ -17,11 +17,12 @@ from urllib.request import urlopen
 
 import nbformat
 import pytest
+from test_mistakes import ROOT, outside_make
+from test_notebooks import code
 
 from lib import book, registry
 from lib.store import Store
 
-ROOT = Path(__file__).resolve().parent.parent
 SCREENSHOTS = ROOT / "out" / "screenshots"
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -66,7 +67,7 @@ def lab(tmp_path_factory):
     server = subprocess.Popen(
         ["make", "lab", f"ARGS={options}"],
         cwd=home,
-        env=os.environ | {"JUPYTERLAB_SETTINGS_DIR": str(home / "settings")},
+        env=outside_make(JUPYTERLAB_SETTINGS_DIR=str(home / "settings")),
         stdout=(home / "log").open("w"),
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -129,10 +130,6 @@ def saved(page, path):
     page.keyboard.press("Control+s")
     page.wait_for_timeout(500)
     return nbformat.read(path, as_version=4)
-
-
-def code(notebook):
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def errors(notebook):

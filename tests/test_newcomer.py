@@ -2,21 +2,14 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from test_mistakes import ROOT, command
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def done(command, cwd, **how):
-    found = subprocess.run(command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **how)
-    assert found.returncode == 0, found.stdout
-    return found.stdout
 
 
 def test_a_method_is_one_file(tmp_path):
@@ -25,15 +18,18 @@ def test_a_method_is_one_file(tmp_path):
     (tmp_path / name).write_text(code)
     (call,) = re.findall(r"`(train\(Run\(method=.*?\))` trains with it", README)
     opening = "from lib.run import Run; from lib.train import train"
-    said = done([sys.executable, "-c", f"{opening}; print({call}['metrics']['test_accuracy'])"], cwd=tmp_path)
-    assert float(said) > 50
+    program = f"{opening}; print({call}['metrics']['test_accuracy'])"
+    status, said = command(sys.executable, "-c", program, cwd=tmp_path)
+    assert status == 0, said
+    assert float(said[-1]) > 50
 
 
 @pytest.mark.slow
 def test_another_sigma_is_one_command(tmp_path):
-    (command,) = re.findall(r"^(papermill .*\\\n.*?)   # another σ", README, re.MULTILINE)
-    command = command.replace("\\\n", "").replace("out/other.ipynb", str(tmp_path / "other.ipynb"))
-    done(f"{Path(sys.prefix) / 'bin'}/{command} -k python3", cwd=ROOT, shell=True)
+    (line,) = re.findall(r"^(papermill .*\\\n.*?)   # another σ", README, re.MULTILINE)
+    line = line.replace("\\\n", "").replace("out/other.ipynb", str(tmp_path / "other.ipynb"))
+    status, said = command("sh", "-c", f"{Path(sys.prefix) / 'bin'}/{line} -k python3")
+    assert status == 0, said
     notebook = nbformat.read(tmp_path / "other.ipynb", as_version=4)
     (table,) = [
         c.outputs[0].text

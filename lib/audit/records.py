@@ -27,13 +27,13 @@ ANY = {"dataset": "", "model": "lenet5", "activation": "relu", "lr": 1.0, "seed"
 ANY |= {"weight_noise_std": 0.0, "pca_noise_multiplier": None, "augmentation": "none", "input_scale": "unit"}
 
 
-Mechanism = tuple[Run, str, int]  # a run's, on its data set without its validation examples
+Mechanism = tuple[Run, float]  # a run's, with its sampling probability, so on that many examples
 Audit = dict[str, Any] | None  # {"epsilon", "confidence", "attack"}; None where no attack fits
 
 
 def stored(records: Iterable[Record]) -> dict[Mechanism, Audit]:
     """What today's attack found, by mechanism, in those of ``records`` that have it."""
-    audits = {_mechanism(_run(record)): record["privacy"]["audited"] for record in records}
+    audits = {_mechanism(record): record["privacy"]["audited"] for record in records}
     return {mechanism: audit for mechanism, audit in audits.items() if audit and audit["attack"] == ATTACK}
 
 
@@ -53,9 +53,10 @@ def block(record: Record, known: dict[Mechanism, Audit]) -> dict[str, Any]:
             f"{record['id']}: expected {old['steps']} steps and a claim of {old['claimed']}; "
             f"got {new['steps']} and {new['claimed']}"
         )
-    if _mechanism(run) not in known:
-        known[_mechanism(run)] = audited(run, training.method.sampler.examples)
-    return new | {"audited": known[_mechanism(run)]}
+    mechanism = _mechanism(record)
+    if mechanism not in known:
+        known[mechanism] = audited(run, training.method.sampler.examples)
+    return new | {"audited": known[mechanism]}
 
 
 def _run(record: Record) -> Run:
@@ -67,8 +68,8 @@ def _run(record: Record) -> Run:
     return run
 
 
-def _mechanism(run: Run) -> Mechanism:
-    return replace(run, **ANY), run.dataset, run.validation_examples
+def _mechanism(record: Record) -> Mechanism:
+    return replace(_run(record), **ANY), record["privacy"]["sampling_prob"]
 
 
 def audited(run: Run, examples: int) -> Audit:

@@ -128,7 +128,7 @@ def _of_texts(
             raise DataError(f"{name}: expected one label for each of {len(texts)} {split} texts; got {labels.shape}")
         inputs[split] = text.indices(texts, words)
     dataset = _on(device, name, sha256, arrays, inputs, text.table(vectors))
-    return replace(dataset, words=PUBLIC_WORDS if known else "")
+    return replace(dataset, assumes_of_words=PUBLIC_WORDS if known else "")
 
 
 def _on(
@@ -160,7 +160,7 @@ def _topics(device: str) -> Dataset:
     arrays, vectors = text.topics()
     inputs = {split: arrays[f"{split}_inputs"] for split in ("train", "test")}
     sha256 = hashlib.sha256(b"".join(inputs[split].tobytes() for split in inputs)).hexdigest()
-    return replace(_on(device, "topics", sha256, arrays, inputs, vectors), words=PUBLIC_WORDS)
+    return replace(_on(device, "topics", sha256, arrays, inputs, vectors), assumes_of_words=PUBLIC_WORDS)
 
 
 def _download(name: str, path: Path) -> None:

@@ -18,8 +18,8 @@ class Dataset:
 
     Inputs are images uint8 ``(N, C, H, W)`` or, where there are ``vectors`` ``(V, D)`` of words, texts int64
     ``(N, T)`` of indices into them, or features float16 ``(N, D)``, if ``pretrained_on`` names the data set on which
-    the convolutions that made them were trained; ``pretraining`` then says more of that.  ``words`` is what a proof of
-    privacy has to assume of the vocabulary.
+    the convolutions that made them were trained; ``pretraining`` then says more of that.  ``assumes_of_words``
+    is what a proof of privacy has to assume of the vocabulary.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Dataset:
     test_inputs: Tensor
     test_labels: Tensor
     vectors: Tensor | None = None
-    words: str = ""
+    assumes_of_words: str = ""
     pretrained_on: str = ""
     pretraining: str = ""
 
@@ -52,8 +52,8 @@ class Dataset:
     def assumes(self) -> str:
         """What a proof of privacy has to assume of data like these, beside the private examples."""
         if self.pretrained_on:
-            return f"{self.words}; {self.pretrained_on}, on which the convolutions were pretrained, is public"
-        return self.words
+            return f"{self.assumes_of_words}; {self.pretrained_on}, on which the convolutions were pretrained, is public"
+        return self.assumes_of_words
 
     def of_its_own_words(self) -> "Dataset":
         """The same data with words that no training text has as unknown ones, so that the model tells which it has."""
@@ -63,7 +63,7 @@ class Dataset:
         known[self.train_inputs.flatten()] = True
         known[text.PADDING] = True
         return replace(
-            self, test_inputs=self.test_inputs.where(known[self.test_inputs], text.UNKNOWN), words=OWN_WORDS
+            self, test_inputs=self.test_inputs.where(known[self.test_inputs], text.UNKNOWN), assumes_of_words=OWN_WORDS
         )
 
     def hold_out(self, examples: int, generator: torch.Generator) -> "Dataset":
