@@ -148,18 +148,14 @@ def variants() -> dict[str, Callable[[str, int, torch.device], Step]]:
 
 
 def measure(device: torch.device, networks: dict[str, tuple[int, int]] = NETWORKS) -> dict[str, dict[str, Numbers]]:
-    """{network: {variant: numbers}}; a variant that cannot do a network is left out with a word."""
+    """{network: {variant: numbers}}."""
     results = {}
     for name, (size, rounds) in networks.items():
         steps, memory = {}, {}
         for variant, make in variants().items():
-            try:
-                steps[variant] = make(name, size, device)
-                steps[variant]()
-                memory[variant] = peak_memory(partial(make, name), size, device)
-            except (NotImplementedError, RuntimeError, ValueError) as error:
-                steps.pop(variant, None)
-                print(f"{name}: {variant} cannot do it: {type(error).__name__}: {error}")
+            steps[variant] = make(name, size, device)
+            steps[variant]()
+            memory[variant] = peak_memory(partial(make, name), size, device)
         results[name] = ratios(steps, rounds=rounds)
         base = next(iter(memory.values()))
         for variant, numbers in results[name].items():
