@@ -31,10 +31,15 @@ def describe(
         "data_sha256": data_sha256,
         "flags": {
             "threads": torch.get_num_threads(),
-            "tf32": torch.backends.cuda.matmul.allow_tf32,
+            "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
             "flush_denormal": bool((torch.tensor([1e-40]) * 1.0 == 0.0).item()),
         },
     }
+
+
+def full_precision() -> None:
+    """No TF32 on a GPU: torch's default for convolutions, with which a clipped sum can be a thousandth too long."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
 def reset_peak_memory(device: torch.device) -> None:

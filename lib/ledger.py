@@ -5,6 +5,7 @@ Nothing in either is typed by hand, and neither holds a date or a machine: the s
 
 import json
 import math
+import re
 from pathlib import Path
 
 from lib import claims, registry, report, tables
@@ -13,6 +14,7 @@ from lib.store import BENCHMARKS, RESULTS, Record, Store
 from lib.tables import Table
 
 BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
+REPORT = "results/REPORT.md"
 TIERS = ("paper", "cpu")  # of real data, best first
 STEPS = ("private_step", "batch_clipping_step", "public_batch_norm")  # the benches that README shows
 
@@ -27,20 +29,19 @@ def verdict(claim: Claim, store: Store) -> tuple[Verdict, str]:
 
 
 def ledger(store: Store) -> str:
-    """The claims as a Markdown table: what is printed, what we found, on which numbers, at which privacy."""
-    lines = [
-        "| the paper says | verdict | ours | privacy: claimed / proven / audited | run it |",
-        "|---|---|---|---|---|",
-    ]
+    """The claims as a Markdown table: what is printed, what we found, on which numbers, at which privacy; in short.
+
+    Everything else about a claim stands in REPORT.md beside its exhibit.
+    """
+    lines = ["| the paper says | verdict | decided by | ε claimed / proven / audited |", "|---|---|---|---|"]
     for claim in claims.every():
         judged, tier = verdict(claim, store)
         table = tables.load(claim.table)
         cells = [
-            f"**{claim.name}** ({claim.source}): “{claim.says}”",
-            f"**{judged.status}**",
-            judged.evidence,
-            report.privacy(table, tier, store),
-            f"`{report.command(table, tier, report.seeds(table, tier, store))}`",
+            f"**{claim.name}**: “{claim.says}” ([{claim.source}]({REPORT}#{anchor(_heading(table))}))",
+            f"**{judged.status}**, tier {tier}",
+            judged.in_short(),
+            report.privacy(table, tier, store).split(" (")[0],
         ]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
@@ -57,11 +58,20 @@ def page(store: Store) -> str:
     ]
     for name in registry.names("tables"):
         table = tables.load(name)
-        parts.append(f"## {name}: {table.source}")
+        parts.append(f"## {_heading(table)}")
         shown = [tier for tier in TIERS if not report.results(table, tier, store).empty]
         parts += [f"```\n{_exhibit(table, tier, store)}\n```" for tier in shown or TIERS[-1:]]
         parts += [f"- **{c.name}** (“{c.says}”, {c.source}): {verdict(c, store)[0]}" for c in claims.of(name)]
     return "\n\n".join(parts) + "\n"
+
+
+def anchor(heading: str) -> str:
+    """What GitHub calls the place of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _heading(table: Table) -> str:
+    return f"{table.name}: {table.source}"
 
 
 def _exhibit(table: Table, tier: str, store: Store) -> str:
@@ -79,7 +89,9 @@ def speed(folder: Path) -> str:
     for path in sorted(path for name in STEPS for path in folder.glob(f"{name}-*.json")):
         stored = json.loads(path.read_text(encoding="utf-8"))
         env = stored["env"]
-        lines.append(f"| **{env['device']}**, {env['flags']['threads']} threads, torch {env['torch']} | | | |")
+        bench = path.stem.rpartition("-")[0].replace("_", " ").capitalize()
+        machine = f"{env['device']}, {env['flags']['threads']} threads, torch {env['torch']}"
+        lines.append(f"| **{bench}**; {machine} | | | |")
         for network, variants in stored["results"].items():
             for name, n in variants.items():
                 time = f"× {n['ratio']:.2f} [{n['low']:.2f}, {n['high']:.2f}]"

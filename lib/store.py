@@ -126,8 +126,9 @@ def _check_writable(root: Path) -> None:
 
 def _write(path: Path, record: Record) -> None:
     """Hidden and without the ending .json until complete, so that no reader ever picks it up half-written."""
-    for left in path.parent.glob(f".{record['id']}-*.part"):  # by a writer that was killed
-        left.unlink(missing_ok=True)
+    for name in os.listdir(path.parent):
+        if name.startswith(f".{record['id']}-") and name.endswith(".part"):  # left by a writer that was killed
+            (path.parent / name).unlink(missing_ok=True)
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{record['id']}-", suffix=".part", delete=False, encoding="utf-8"
     ) as file:

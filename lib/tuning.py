@@ -1,8 +1,10 @@
 """Choosing a cell's settings from its stored tuning runs, by validation accuracy and the one-standard-error rule.
 
 The first point of the grid (grids begin with the most cautious) whose accuracy is within one standard error of the
-best wins: tuning runs are shorter than final ones, and longer runs want smaller steps.  The test set has no part in
-it.  Nothing chosen is ever written down by hand: reader and sweep both derive it from the stored records.
+best wins: tuning runs are shorter than final ones, and longer runs want smaller steps.  Where it is the last point, or
+the best is the first, the search goes on beyond the grid, so that a network is not judged by where its grid ended.  The
+test set has no part in it.  Nothing chosen is ever written down by hand: reader and sweep both derive it from the
+stored records.
 """
 
 import math
@@ -12,28 +14,83 @@ from lib.run import Run
 from lib.store import Store
 from lib.tables import Column, Row, Table
 
-
-def runs(table: Table, row: Row, column: Column, tier: str) -> list[Run]:
-    """The tuning runs of one cell, one for each point of its grid."""
-    return [table.tuning(row, column, tier=tier, **point) for point in table.points(row, column, tier)]
+BEYOND = 2  # points at most past the ends of a grid
+Point = dict[str, Any]
 
 
-def chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> dict[str, Any] | None:
-    """The point chosen from the cell's grid, ``{}`` for an untuned one.
+def points(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[Point]:
+    """The candidates among which a cell is tuned: its grid, then those beyond that the stored runs ask for.
 
-    The standard error is that of one accuracy p over n validation examples, √(p (1 − p) / n).  None as long as one
-    of the tuning runs is missing: a choice from half a grid would change later.
+    A grid of one setting goes on by the ratio of its last two points; tier ``smoke`` has no more than its two.
     """
-    points = table.points(row, column, tier)
-    if not points:
-        return {}
-    records = [store.get(run) for run in runs(table, row, column, tier)]
-    if any(record is None for record in records):
-        return None
-    scores = [record["metrics"]["validation_accuracy"] / 100 for record in records]
-    best, examples = max(scores), records[0]["run"]["validation_examples"]
-    margin = math.sqrt(best * (1 - best) / examples)
-    return next(point for point, score in zip(points, scores, strict=True) if score >= best - margin)
+    found = table.points(row, column, tier)
+    if tier == "smoke" or len(table.grid) != 1 or len(found) < 2:
+        return found
+    (name,) = table.grid
+    below, above = found[0][name] / found[1][name], found[-1][name] / found[-2][name]
+    for _ in range(BEYOND):
+        scores = _scores(table, row, column, tier, store, found)
+        if None in scores:
+            break
+        if scores.index(max(scores)) == 0:
+            found = [{name: float(f"{found[0][name] * below:.4g}")}, *found]
+        elif _winner(scores, _examples(table, row, column, tier, found)) == len(found) - 1:
+            found = [*found, {name: float(f"{found[-1][name] * above:.4g}")}]
+        else:
+            break
+    return found
+
+
+def runs(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[Run]:
+    """The tuning runs of one cell, one for each of its :func:`points`."""
+    found = points(table, row, column, tier, store)
+    return [table.tuning(row, column, tier=tier, **point) for point in found]
+
+
+def chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> Point | None:
+    """The point chosen for the cell, ``{}`` for an untuned one.
+
+    None as long as a run of the grid is missing: a choice from half a grid would change later.  A run beyond the grid
+    counts once it is stored.
+    """
+    found = _searched(table, row, column, tier, store)
+    if not found:
+        return None if table.points(row, column, tier) else {}
+    scores = _scores(table, row, column, tier, store, found)
+    return found[_winner(scores, _examples(table, row, column, tier, found))]
+
+
+def at_an_end(table: Table, row: Row, column: Column, tier: str, store: Store) -> bool:
+    """Whether further steps in one direction were not tried, and might be better than the chosen point."""
+    found = _searched(table, row, column, tier, store)
+    if not found:
+        return False
+    scores = _scores(table, row, column, tier, store, found)
+    return scores.index(max(scores)) == 0 or chosen(table, row, column, tier, store) == found[-1]
+
+
+def _searched(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[Point]:
+    """The points with stored runs; none if one of the grid has none."""
+    found = points(table, row, column, tier, store)
+    stored = [p for p in found if table.tuning(row, column, tier=tier, **p) in store]
+    return stored if all(point in stored for point in table.points(row, column, tier)) else []
+
+
+def _scores(table: Table, row: Row, column: Column, tier: str, store: Store, found: list[Point]) -> list[float | None]:
+    """Validation accuracies (%) of the points; None where a run is not stored."""
+    records = [store.get(table.tuning(row, column, tier=tier, **point)) for point in found]
+    return [None if record is None else record["metrics"]["validation_accuracy"] for record in records]
+
+
+def _winner(scores: list[float], examples: int) -> int:
+    """Which is the first within one standard error of the best accuracy p over n examples, √(p (1 − p) / n)."""
+    best = max(scores) / 100
+    margin = 100 * math.sqrt(best * (1 - best) / examples)
+    return next(i for i, score in enumerate(scores) if score >= 100 * best - margin)
+
+
+def _examples(table: Table, row: Row, column: Column, tier: str, found: list[Point]) -> int:
+    return table.tuning(row, column, tier=tier, **found[0]).validation_examples
 
 
 def cell_run(table: Table, row: Row, column: Column, seed: int, tier: str, store: Store) -> Run | None:
@@ -44,7 +101,7 @@ def cell_run(table: Table, row: Row, column: Column, seed: int, tier: str, store
 
 def stored_and_missing(table: Table, tier: str, seeds: int, store: Store) -> tuple[int, int]:
     """How many of the runs of ``table`` (its tuning, and ``seeds`` of every cell) are stored, and how many missing."""
-    tuning_runs = {run.id: run for cell in table.cells for run in runs(table, *cell, tier)}
+    tuning_runs = {run.id: run for cell in table.cells for run in runs(table, *cell, tier, store)}
     stored = sum(run in store for run in tuning_runs.values())
     for row, column in table.cells:
         for seed in range(seeds):

@@ -54,17 +54,18 @@ def _why(private: object, proven: float | None) -> str:
 
 
 @pytest.fixture
-def fill(tmp_path: Path) -> Callable[..., Store]:
+def fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Store]:
     """``fill(table, curve, tier, seeds)`` → a store with every run of ``table``.
 
     ``curve(row, column, seed)`` gives the accuracies by epoch, or None to leave a cell out.  The tuning runs are made
     so that the grid's second point wins.
     """
+    monkeypatch.setattr("os.fsync", lambda _: None)  # what is made up need not outlive a power cut
 
     def fill(table: Table, curve: Callable, *, tier: str = "cpu", seeds: int = 1) -> Store:
         store = Store(tmp_path / "results", read_only=False)
         for row, column in table.cells:
-            for i, run in enumerate(tuning.runs(table, row, column, tier)):
+            for i, run in enumerate(tuning.runs(table, row, column, tier, store)):
                 if run not in store:
                     store.write(table.name, make_record(run, 60.0 if i == 1 else 50.0))
         for row, column in table.cells:

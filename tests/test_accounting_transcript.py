@@ -42,6 +42,11 @@ def test_without_noise_nothing_is_proven():
     assert si_dpsgd_proven_epsilon(moved=0.5, sampling_prob=0.1, steps=0) == 0.0
 
 
+def test_a_small_delta_is_no_obstacle():
+    first, second = (si_dpsgd_proven_epsilon(moved=0.1, sampling_prob=0.1, steps=30, delta=d) for d in (1e-9, 1e-15))
+    assert first < second < 10
+
+
 def test_in_a_fixed_order_it_is_the_gaussian_of_all_participations():
     found = si_dpsgd_proven_epsilon(moved=0.3, sampling_prob=0.1, steps=30, sampler="fixed_order")
     assert found == pytest.approx(accounting.analytic_gaussian(noise_multiplier=1 / 0.9, delta=1e-5), rel=1e-6)

@@ -61,6 +61,14 @@ def test_what_is_found_is_at_most_what_is_proven(run, released):
     assert found.many_runs() <= proven(run)
 
 
+def test_rows_that_depend_on_each_other_are_no_independent_runs():
+    found = attack(private(sampler="without_replacement", neighbouring_relation="replace_one"), examples=N, canaries=9)
+    with pytest.raises(
+        ValueError, match=r"sampler: expected one of poisson, fixed_order, or one_run\(\); got 'without"
+    ):
+        found.many_runs()
+
+
 def test_the_scores_are_those_of_the_mixture_that_is_counted():
     """θ_T of DPSGD, K = 5 participations among T = 100 steps: N(K, T z²) against N(0, T z²), in units of (η/L)·C."""
     run = private(**IN_ORDER)
@@ -150,7 +158,9 @@ def test_through_batch_norm_that_sees_public_images_no_more_is_found_than_proven
         with train(run, model, x, y, included), torch.no_grad():
             scores = -LOSS(model(x), y)
         block = build(run, count, model).privacy()
-        return Attack(scores.double().numpy(), included.numpy(), run.delta).one_run(), block["proven"]["epsilon"]
+        return Attack(scores.double().numpy(), included.numpy(), run.delta, run.sampler).one_run(), block["proven"][
+            "epsilon"
+        ]
 
     at_least, proven = found(run)
     assert 0 < at_least <= proven

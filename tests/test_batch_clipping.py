@@ -234,10 +234,33 @@ class TestPrivacy:
         assert proven[0]["proven"]["epsilon"] == proven[1]["proven"]["epsilon"]
 
     def test_replace_one_counts_2C_once_whatever_the_mini_sets(self):
-        poisson = {"sampler": "poisson", "accountant": "pld", "noise_multiplier": 4.0}
         for size in (1, 64):
-            method = methods.build(bc(mini_set_size=size, **poisson), N, models.build("lenet5"))
+            method = methods.build(bc(mini_set_size=size, noise_multiplier=4.0), N, models.build("lenet5"))
             assert (method.budget.discount, method.budget.events[0].sensitivity) == (1.0, 2.0)
+
+    def test_replacing_one_in_a_poisson_batch_is_refused_for_mini_sets(self):
+        """With C for all others and one that is -C or C, the clipped mean jumps between -C and C, never at 0."""
+        poisson = {"sampler": "poisson", "accountant": "pld", "noise_multiplier": 4.0}
+        with pytest.raises(ValueError, match="sampler: expected a fixed size"):
+            methods.build(bc(**poisson), N, models.build("lenet5"))
+        assert methods.build(bc(mini_set_size=1, **poisson), N, models.build("lenet5"))
+
+    def test_a_poisson_batch_is_one_mini_set_however_large_it_came(self):
+        """85 examples where 64 are expected: cut into 64 and 21, the first one's removal would move the sum by 4C."""
+        poisson = {"sampler": "poisson", "neighbouring_relation": "add_or_remove_one", "accountant": "pld"}
+        model = nn.Linear(1, 2, bias=False)
+        nn.init.zeros_(model.weight)
+        method = methods.build(bc(clip_norm=1.0, noise_multiplier=4.0, **poisson), N, model)
+        x = torch.tensor([1e6] + [-200.0] * 63 + [1e3] + [-10.0] * 20).unsqueeze(1)
+        y = torch.zeros(len(x), dtype=torch.long)
+        whole, without = (method.summed(model, *part, 0)["weight"] for part in ((x, y), (x[1:], y[1:])))
+        assert (whole - without).norm() <= 2.0 + 1e-6
+        assert not method.summed(model, x[:0], y[:0], 0)["weight"].any()
+
+    def test_running_averages_that_are_not_tested_must_not_be_released(self):
+        run = bc(norm="batch", noise_multiplier=5.0, test_statistics="public")
+        assumes = methods.build(run, N, models.build("lenet5", norm="batch")).privacy()["proven"]["assumes"]
+        assert "running averages are not released" in assumes
 
     def test_running_averages_are_not_covered(self):
         run = bc(norm="batch", noise_multiplier=5.0, test_statistics="running")
@@ -295,7 +318,7 @@ def test_batch_norm_is_tested_with_the_statistics_that_the_run_names(statistics)
         ),
         (
             bc(sampler="poisson", mini_set_size=16, accountant="pld"),
-            "sampler: expected a fixed size for 4 mini-sets; got 'poisson'",
+            "sampler: expected a fixed size for mini-sets under replace_one.*got 'poisson'",
         ),
         (
             bc(sampler="shuffled", neighbouring_relation="add_or_remove_one", accountant="gdp"),

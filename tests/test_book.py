@@ -40,6 +40,12 @@ def test_claims_come_first_then_every_exhibit_then_the_notebooks(page):
     assert page.count('href="#09_test"') == 1
 
 
+def test_every_place_on_the_page_that_is_pointed_at_is_there(page):
+    targets = set(re.findall(r'href="#([^"]+)"', page))
+    assert {"mnist_noise-v2-table-2--v1-table-1", "09_test"} <= targets
+    assert targets <= set(re.findall(r'id="([^"]+)"', page))
+
+
 def test_nothing_in_it_has_to_be_fetched(page):
     assert not FETCHED.search(page)
     assert "data:image/png;base64,iVBORw0KGgo=" in page

@@ -3,7 +3,7 @@
 import pytest
 
 from lib import claims, tables
-from lib.claims import Verdict, noise_robustness
+from lib.claims import Verdict, noise_robustness, verdict
 
 TABLE, FIGURE = tables.load("mnist_noise"), tables.load("mnist_convergence")
 BY_NAME = {claim.name: claim for claim in claims.every()}
@@ -78,6 +78,16 @@ def test_the_same_accuracy_in_the_end(last, status, fill):
 
 def test_a_verdict_reads_as_a_sentence():
     assert str(Verdict("holds", "98 at σ = 1")) == "holds: 98 at σ = 1"
+
+
+def test_what_decides_a_verdict_is_told_and_what_is_missing_is_counted():
+    parts = [(True, "a 1 (1)"), (False, "b 2 (1)"), (None, "c –"), (False, "d 4 (1)"), (False, "e 5 (1)")]
+    judged = verdict(parts)
+    assert str(judged) == "fails: a 1 (1); b 2 (1); d 4 (1); e 5 (1); 1 of 5 not stored yet"
+    assert judged.in_short() == "b 2 (1); d 4 (1); and 1 more"
+    assert verdict(parts[:1] + parts[2:3]).in_short() == "a 1 (1); 1 of 2 not stored yet"
+    assert str(verdict([(None, "x –"), (None, "y –")])) == "open: nothing stored yet"
+    assert verdict([(None, "too early to tell: 12 (1)")]).evidence == "too early to tell: 12 (1)"
 
 
 TEXTS = tables.load("agnews_noise")

@@ -57,10 +57,10 @@ def test_one_cell_is_enough_to_make_a_claim_fail(name, cell, value, fill):
     assert f"{value:.2f}" in verdict.evidence
 
 
-def test_only_the_cells_below_the_printed_number_are_listed(fill):
+def test_only_the_cells_below_the_printed_number_decide(fill):
     cell = ("DPSGD [1]", 3.0)
     verdict = judged("The DPSGD rows", fill, curve=lambda r, c, s: [95.0] if (r, c) == cell else as_printed(r, c, s))
-    assert verdict.evidence == "DPSGD [1] at ε = 3: 95.00 (1), printed 95.80"
+    assert verdict.decisive == ("DPSGD [1] at ε = 3: 95.00 (1), printed 95.80",)
 
 
 def test_the_privacy_claim_fails_on_exact_numbers(tmp_path, fill):

@@ -281,6 +281,33 @@ def test_the_gram_form_is_used_where_it_is_smaller(positions, gram):
     torch.testing.assert_close(outer.squares(), gradients.square().sum((1, 2)), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("apart", [1e-3, 3e-4, 1e-4])
+def test_a_gradient_whose_parts_cancel_is_clipped_all_the_same(apart):
+    """Inner products of 1e12 that add up to 1e4: what rounding leaves of them may not be taken for the norm."""
+    draws = torch.Generator().manual_seed(0)
+    v, b = (torch.randn(20, 1, 64, generator=draws) for _ in range(2))
+    a = 1e5 * torch.cat([v, v * (1 + apart)], dim=1)
+    b = torch.cat([b, -b], dim=1)
+    outer, conv = Outer(a, b), Convolution(nn.Conv2d(64, 64, 1), [a.mT.unsqueeze(3)], [b.mT.unsqueeze(3)])
+    assert outer.gram
+    assert conv.gram
+    true = torch.einsum("bto,bti->boi", b.double(), a.double()).square().sum((1, 2))
+    for squares in (outer.squares(), conv.squares()):
+        assert (squares.double() >= true).all()
+        assert (squares <= 1e-5 * (a.norm(dim=2) * b.norm(dim=2)).sum(1).square() + 1.01 * true).all()
+
+
+def test_an_embedding_that_changes_its_gradients_is_left_to_the_reference():
+    model = nn.Sequential(nn.Embedding(5, 4, scale_grad_by_freq=True), nn.Flatten(), nn.Linear(16, 3))
+    with pytest.warns(UserWarning, match="has no rule for that"):
+        clipped_sum(model, LOSS, torch.tensor([[1, 1, 2, 0]]), classes(1), clip_norm=1.0)
+
+
+def test_a_loss_that_is_one_for_all_is_refused():
+    with pytest.raises(ValueError, match=r"loss: expected one for each of 4 examples, \(4,\); got \(\)"):
+        clipped_sum(nn.Linear(2, 3), nn.functional.cross_entropy, torch.rand(4, 2), classes(4), clip_norm=1.0)
+
+
 class Scale(nn.Module):
     """y = s x, with a parameter that no rule knows."""
 

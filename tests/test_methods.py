@@ -164,6 +164,24 @@ def test_the_claimed_epsilon_is_the_accountants_and_the_proven_one_an_upper_boun
     assert "not counted" in block["proven"]["assumes"]
 
 
+def test_what_a_proof_assumes_is_said():
+    assumes = build(private()).privacy()["proven"]["assumes"]
+    assert "the seed, which is published here" in assumes
+    assert "channels" not in assumes
+    scaled = build(private(input_scale="standardised")).privacy()["proven"]["assumes"]
+    assert "mean and standard deviation of the images' channels are public" in scaled
+
+
+def test_an_accountant_that_cannot_count_the_run_is_refused_before_training():
+    with pytest.raises(ValueError, match="sampling_prob: expected 1 for accountant 'gdp'"):
+        build(private(accountant="gdp"))
+
+
+def test_without_noise_no_accountant_is_asked():
+    block = build(private(noise_multiplier=0.0, sampler="shuffled")).privacy()
+    assert (block["claimed"], block["proven"]["epsilon"]) == ({"pld": None}, None)
+
+
 def test_without_noise_nothing_is_proven():
     block = build(private(noise_multiplier=0.0)).privacy()
     assert (block["claimed"], block["proven"]["epsilon"]) == ({"pld": None}, None)
@@ -233,6 +251,10 @@ class TestSIDPSGD:
     def test_the_authors_way_of_testing_says_so(self):
         block = build(private(method="si_dpsgd", test_at="mu")).privacy()
         assert block["proven"]["why"].endswith("µ_T is used without noise")
+
+    def test_private_pca_is_refused_as_no_proof_counts_it(self):
+        with pytest.raises(ValueError, match="pca_noise_multiplier: expected None"):
+            build(private(method="si_dpsgd", pca_noise_multiplier=16.0))
 
     def test_adam_is_refused(self):
         with pytest.raises(ValueError, match="optimizer: expected sgd for method 'si_dpsgd'"):

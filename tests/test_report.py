@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from conftest import make_record, make_run
@@ -96,6 +97,12 @@ def test_the_ledger_has_every_claim_with_its_verdict(fill):
     assert all(f"## {claim.table}:" in page for claim in every())
     assert page.count("**holds**") == 0  # verdicts in the page are plain words
     assert of("mnist_noise")[0].name in page
+    headings = {ledger.anchor(line.removeprefix("## ")) for line in page.splitlines() if line.startswith("## ")}
+    assert set(re.findall(r"REPORT\.md#([^)]+)\)", text)) <= headings
+
+
+def test_an_anchor_is_what_github_makes_of_a_heading():
+    assert ledger.anchor("agnews_noise: v2 Table 4 = v1 Table 3") == "agnews_noise-v2-table-4--v1-table-3"
 
 
 def test_differences_by_hand(fill):
@@ -118,7 +125,9 @@ def test_a_single_run_has_no_standard_errors_and_nothing_stored_no_difference(fi
 
 def test_provenance_counts_runs_by_commit(fill, tmp_path):
     text = report.provenance(TABLE, "cpu", fill(TABLE, by_seed, seeds=2))
-    searched = len({run.id for cell in TABLE.cells for run in tuning.runs(TABLE, *cell, "cpu")})
+    searched = len(
+        {run.id for cell in TABLE.cells for run in tuning.runs(TABLE, *cell, "cpu", Store(tmp_path / "empty"))}
+    )
     assert text.startswith(f"provenance: {2 * 36} runs and {searched} of the search; a made-up CPU; commits unknown (")
     assert report.provenance(TABLE, "cpu", Store(tmp_path / "empty")) == "provenance: nothing stored yet"
 
@@ -142,7 +151,7 @@ def test_the_table_of_speed_is_that_of_the_stored_bench(tmp_path):
     stored = {"results": {"LeNet-5": {"ours, fast": numbers}}, "env": env}
     (tmp_path / "private_step-cpu.json").write_text(json.dumps(stored), encoding="utf-8")
     *_, machine, line = ledger.speed(tmp_path).splitlines()
-    assert machine == "| **a made-up CPU**, 2 threads, torch 2.15 | | | |"
+    assert machine == "| **Private step**; a made-up CPU, 2 threads, torch 2.15 | | | |"
     assert line == "| LeNet-5, 256 | ours, fast | × 1.23 [1.10, 1.30] | × 0.88 |"
 
 

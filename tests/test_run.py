@@ -1,7 +1,7 @@
 """Runs: the id, its stability, and what is refused."""
 
 import math
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 import pytest
 from conftest import make_run
@@ -167,6 +167,6 @@ def test_a_pretraining_is_a_run_of_its_own_that_seeds_and_private_settings_share
 
 def test_a_run_survives_its_dictionary():
     run = make_run(norm="layer", seed=4)
-    assert Run.from_dict(vars(run)) == run
+    assert Run.from_dict(asdict(run)) == run
     with pytest.raises(ValueError, match="unknown run field 'sigma'"):
-        Run.from_dict({**vars(run), "sigma": 1.0})
+        Run.from_dict({**asdict(run), "sigma": 1.0})

@@ -12,7 +12,7 @@ CELL = ("LeNet-5", 0.1)
 
 def scored(tmp_path, scores) -> Store:
     store = Store(tmp_path, read_only=False)
-    for run, score in zip(tuning.runs(TABLE, *CELL, "cpu"), scores, strict=False):
+    for run, score in zip(tuning.runs(TABLE, *CELL, "cpu", store), scores, strict=False):
         store.write("mnist_noise", make_record(run, 99.9, score))
     return store
 
@@ -31,6 +31,37 @@ def test_the_first_within_one_standard_error_of_the_best_wins(tmp_path, scores, 
     store = scored(tmp_path, scores)
     assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": lr}
     assert tuning.cell_run(TABLE, *CELL, 2, "cpu", store) == TABLE.cell(*CELL, seed=2, tier="cpu", lr=lr)
+
+
+def asked(store) -> list[float]:
+    return [point["lr"] for point in tuning.points(TABLE, *CELL, "cpu", store)]
+
+
+def test_a_search_that_ends_at_an_end_goes_on(tmp_path):
+    """Up while the last is chosen, at most twice; the choice stands until the next run is stored, and is marked."""
+    store = scored(tmp_path, [10, 20, 30, 40, 50, 60, 70, 80])
+    for lr, score, winner in ((9.0, 85, 9.0), (27.0, 90, 27.0)):
+        assert asked(store) == [*TABLE.grid["lr"], *(x for x in (9.0, 27.0) if x <= lr)]
+        assert tuning.at_an_end(TABLE, *CELL, "cpu", store)
+        store.write("mnist_noise", make_record(TABLE.tuning(*CELL, tier="cpu", lr=lr), score))
+        assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": winner}
+    assert len(asked(store)) == 10
+    assert tuning.at_an_end(TABLE, *CELL, "cpu", store)
+
+
+def test_a_search_goes_on_below_if_the_smallest_is_the_best(tmp_path):
+    store = scored(tmp_path, [80, 70, 30, 20, 10, 10, 10, 10])
+    assert asked(store)[0] == 0.0003333
+    store.write("mnist_noise", make_record(TABLE.tuning(*CELL, tier="cpu", lr=0.0003333), 75))
+    assert asked(store)[0] == 0.0003333
+    assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": 0.001}
+    assert not tuning.at_an_end(TABLE, *CELL, "cpu", store)
+
+
+def test_the_smallest_that_is_as_good_as_a_larger_best_needs_no_smaller_one(tmp_path):
+    store = scored(tmp_path, [79.9, 80, 30, 20, 10, 10, 10, 10])
+    assert asked(store) == list(TABLE.grid["lr"])
+    assert not tuning.at_an_end(TABLE, *CELL, "cpu", store)
 
 
 def test_half_a_grid_chooses_nothing(tmp_path):

@@ -27,7 +27,7 @@ from scipy.stats import binom, norm, poisson
 
 from lib.accounting._event import Event, checked_delta
 
-NEGLIGIBLE = 1e-12  # of the probability of a number of participations, as part of δ
+NEGLIGIBLE = 1e-7  # part of δ that numbers of participations may have which are not counted
 
 
 def si_dpsgd_moved(
@@ -71,11 +71,12 @@ def si_dpsgd_proven_epsilon(
         return 0.0
     if math.isinf(moved):
         return math.inf
-    counts, weights = _participations(event)
+    negligible = NEGLIGIBLE * delta
+    counts, weights = _participations(event, negligible)
     shifts = counts * moved * (2.0 if sampler == "with_replacement" else event.sensitivity)
 
     def excess(epsilon: float) -> float:
-        return float(weights @ _gdp_deltas(shifts, epsilon)) + NEGLIGIBLE - delta
+        return float(weights @ _gdp_deltas(shifts, epsilon)) + negligible - delta
 
     if excess(0.0) <= 0:
         return 0.0
@@ -86,8 +87,8 @@ def si_dpsgd_proven_epsilon(
     return epsilon if excess(epsilon) <= 0 else math.nextafter(epsilon, math.inf) * (1 + 1e-9)
 
 
-def _participations(event: Event) -> tuple[np.ndarray, np.ndarray]:
-    """How often the example can take part, with probabilities; what is left out is ``NEGLIGIBLE`` altogether."""
+def _participations(event: Event, negligible: float) -> tuple[np.ndarray, np.ndarray]:
+    """How often the example can take part, with probabilities; what is left out is ``negligible`` altogether."""
     q, steps = event.sampling_prob, event.steps
     if event.sampler in ("shuffled", "fixed_order"):
         return np.array([math.ceil(steps / math.floor(1 / q + 1e-9))]), np.ones(1)
@@ -105,7 +106,7 @@ def _participations(event: Event) -> tuple[np.ndarray, np.ndarray]:
         law = poisson(-steps * math.log1p(-q))
     else:
         law = binom(steps, q)
-    most = int(law.isf(NEGLIGIBLE)) + 1
+    most = int(law.isf(negligible)) + 1
     counts = np.arange(most + 1)
     return counts, law.pmf(counts)
 

@@ -6,9 +6,8 @@
     0.926
 
 Shuffled epochs, or one fixed order: an example is in at most one batch of each epoch, so K is the number of epochs
-begun.  The epoch is
-taken to have ⌊1/q⌋ steps, leftover examples sitting it out; with a ragged last batch K is only smaller.  Full batches
-(q = 1): K = T, exact.  Source: Dong, Roth and Su 2019 (1905.02383), corollary 3.3.
+begun.  The epoch is taken to have ⌊1/q⌋ steps, leftover examples sitting it out; with a ragged last batch K is only
+smaller.  Full batches (q = 1): K = T, exact.  Source: Dong, Roth and Su 2019 (1905.02383), corollary 3.3.
 """
 
 import math

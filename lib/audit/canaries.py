@@ -29,23 +29,30 @@ from lib.run import Run
 
 RELEASED = ("last", "transcript")
 SCALE, START = 1e3, 1e6  # logits of ∓1e9, which no training moves: gradients of norm 1e3·√2, always
+INDEPENDENT = ("poisson", "fixed_order")  # samplers under which no canary's part depends on another's
 METHODS = ("dpsgd", "si_dpsgd", "correlated_noise")  # that clip every example by itself
 
 
 @dataclass(frozen=True)
 class Attack:
-    """Scores (m,) and coins (m,) of the canaries, and the δ of the run."""
+    """Scores (m,) and coins (m,) of the canaries, the δ of the run, and its sampler."""
 
     scores: np.ndarray
     included: np.ndarray
     delta: float
+    sampler: str
 
     def one_run(self) -> float:
         """ε, with 95 % confidence, from one run with many canaries, see :func:`lib.audit.bounds.one_run`."""
         return bounds.one_run(self.scores, self.included, delta=self.delta)
 
     def many_runs(self) -> float:
-        """ε, with 95 % confidence, of the rows as independent runs, see :func:`lib.audit.bounds.threshold`."""
+        """ε, with 95 % confidence, of the rows as independent runs, see :func:`lib.audit.bounds.threshold`.
+
+        ``ValueError`` where they are not: batches of a fixed size hold one canary in the place of another.
+        """
+        if self.sampler not in INDEPENDENT:
+            raise ValueError(f"sampler: expected one of {', '.join(INDEPENDENT)}, or one_run(); got {self.sampler!r}")
         return bounds.threshold(self.scores, self.included, delta=self.delta)
 
 
@@ -91,4 +98,4 @@ def attack(run: Run, *, examples: int, canaries: int = 2000, released: str = "la
     watch = {"observe": observe} if released == "transcript" else {}
     with train(run, model, numbers, torch.zeros_like(numbers), present, **watch):
         found = scores if released == "transcript" else model.moved()
-    return Attack(found.numpy(), included.numpy(), run.delta)
+    return Attack(found.numpy(), included.numpy(), run.delta, run.sampler)

@@ -54,7 +54,7 @@ def _measured(run: Run) -> dict[str, Any]:
         losses = LOSS(model(x[:CANARIES]), y[:CANARIES])
         right = model(x[:CANARIES]).argmax(1) == y[:CANARIES]
         tested = model(data.as_input(images.test_inputs)).argmax(1) == images.test_labels
-    found = Attack(-losses.double().numpy(), included.numpy(), run.delta)
+    found = Attack(-losses.double().numpy(), included.numpy(), run.delta, run.sampler)
     return {
         "run": run.hashed,
         "epsilon": found.one_run(),

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib import data, models
@@ -18,8 +17,8 @@ from lib.audit.meter import sensitivity
 from lib.generators import generator, seed_for
 from lib.grads import clipped_sum
 from lib.layers import WithPublic
+from lib.methods.dpsgd import LOSS
 
-LOSS = partial(F.cross_entropy, reduction="none")
 PRIVATE, PUBLIC = 32, 30
 CLIP_NORMS = (0.1, 0.5, 3.0, 30.0)
 SEARCH = {"examples": 1, "classes": 3, "ascent": 12}

@@ -17,9 +17,8 @@ from lib.bench import Numbers, Step, peak_memory, ratios
 from lib.generators import generator, seed_for
 from lib.grads import clipped_sum
 from lib.layers import NoisyLSTM
-from lib.methods.dpsgd import MICROBATCH
+from lib.methods.dpsgd import LOSS, MICROBATCH
 
-LOSS = partial(F.cross_entropy, reduction="none")
 CLIP_NORM, NOISE_MULTIPLIER, LR = 1.0, 1.0, 0.1
 NETWORKS = {  # batch size and rounds; a smaller batch where a step takes seconds on a CPU
     "LeNet-5": (256, 30),

@@ -16,6 +16,7 @@ from pathlib import Path
 import mistune
 import nbformat
 import pdoc
+from mistune.toc import add_toc_hook
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
@@ -32,10 +33,12 @@ WIDGET_HERE = "(A widget stands here; open the notebook to move it.)"
 def page(store: Store, notebooks: Sequence[Path]) -> str:
     """The whole page, from the records of ``store`` and the notebooks as they were executed."""
     markdown = mistune.create_markdown(escape=True, plugins=["table"])
+    add_toc_hook(markdown, heading_id=lambda heading, _: ledger.anchor(heading["text"]))
+    found = ledger.ledger(store).replace(f"({ledger.REPORT}#", "(#")  # its exhibits are on this page
     # Exhibit by exhibit: the parser's time grows with the square of the length.
     exhibits = "".join(markdown(part) for part in re.split(r"\n(?=## )", ledger.page(store)))
     parts = [
-        ("claims", "What the papers claim, and what we found", markdown(ledger.ledger(store))),
+        ("claims", "What the papers claim, and what we found", markdown(found)),
         ("report", "Every exhibit, printed and ours", exhibits),
         *((path.stem, *_notebook(path)) for path in notebooks),
     ]

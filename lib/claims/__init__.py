@@ -15,16 +15,24 @@ from lib import registry, report, tables
 from lib.store import Store
 from lib.tables import Column, Row
 
+MISSING = "–"  # as :func:`lib.report.ours` writes a cell without runs
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """``status`` is "holds", "fails" or "open"; ``evidence`` says on which numbers."""
+    """``status`` is "holds", "fails" or "open"; ``evidence`` says on which numbers, and ``decisive`` on which of them."""
 
     status: str
     evidence: str
+    decisive: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.status}: {self.evidence}"
+
+    def in_short(self, most: int = 2) -> str:
+        """At most so many of the decisive numbers, and how many more there are."""
+        more = [f"and {len(self.decisive) - most} more"] if len(self.decisive) > most else []
+        return "; ".join([*self.decisive[:most], *more]) or self.evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +69,18 @@ def told(cell: dict) -> str:
 
 
 def verdict(parts: list[tuple[bool | None, str]]) -> Verdict:
-    """Of (whether it holds or None, evidence) for each part: one that fails decides, else one that is open."""
+    """Of (whether it holds or None, evidence) for each part: one that fails decides, else one that is open.
+
+    Parts with a number that is not stored are counted, not told.
+    """
     oks = [ok for ok, _ in parts]
     status = "fails" if False in oks else "open" if None in oks else "holds"
-    return Verdict(status, "; ".join(text for _, text in parts))
+    known = [(ok, text) for ok, text in parts if ok is not None or MISSING not in text]
+    evidence = [text for _, text in known]
+    if len(known) < len(parts):
+        evidence.append(f"{len(parts) - len(known)} of {len(parts)} not stored yet" if known else "nothing stored yet")
+    against = tuple(text for ok, text in known if ok is False)
+    return Verdict(status, "; ".join(evidence), against or tuple(evidence))
 
 
 def no_worse(

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import product
 
 from lib import report, tables
-from lib.claims import Claim, Verdict, verdict
+from lib.claims import MISSING, Claim, Verdict, verdict
 from lib.store import Store
 
 # The papers give no criterion for "No-convergence"; ours is an accuracy of less than twice chance.
@@ -21,7 +21,7 @@ def _flat(rows: tuple[str, ...], tier: str, store: Store) -> Verdict:
     for row in rows:
         of_row = cells[cells["row"] == row]
         if (of_row["n"] == 0).any():
-            parts.append((None, f"{row}: {int((of_row['n'] == 0).sum())} cells missing"))
+            parts.append((None, f"{row}: {MISSING}"))
             continue
         best, worst = of_row.loc[of_row["mean"].idxmax()], of_row.loc[of_row["mean"].idxmin()]
         spread = best["mean"] - worst["mean"]
@@ -58,7 +58,9 @@ def same_accuracy(name: str, tier: str, store: Store) -> Verdict:
         of_row = cells[cells["row"] == row]
         missing = (of_row["n"] == 0).any()
         spread = of_row["mean"].max() - of_row["mean"].min()
-        listed = ", ".join(f"{cell.mean:.2f} at σ = {cell.column:g}" for cell in of_row.itertuples() if cell.n)
+        listed = (
+            ", ".join(f"{cell.mean:.2f} at σ = {cell.column:g}" for cell in of_row.itertuples() if cell.n) or MISSING
+        )
         # The searched step sizes are constant and large, so their last epoch jumps about: evidence, not the judge.
         parts.append((None if missing else row != table.rows[0] or bool(spread <= FLAT), f"{row}: {listed}"))
     return verdict(parts)
@@ -92,7 +94,7 @@ def factor_seven(
     for row, accuracy in product(table.rows, reached):
         at_1, at_10 = (epochs_to_reach(row, sigma, accuracy, tier, store, figure=name) for sigma in (1.0, 10.0))
         if at_1 is None or at_10 is None:
-            parts.append((None, f"{row}: curves missing"))
+            parts.append((None, f"{row}: {MISSING}"))
             continue
         # "A factor of order 7": within a factor of 2 of it.  The claim is about one step size; the searched one is
         # evidence of what it rests on, and does not decide.
@@ -118,7 +120,7 @@ def _drops(row: str, tier: str, store: Store) -> Verdict:
 def _without_layer_norm(tier: str, store: Store) -> Verdict:
     """Whether noise of some σ costs the plain network more than ``DROP`` points."""
     judged = _drops("BiLSTM-DL", tier, store)
-    return Verdict({"holds": "fails", "fails": "holds"}.get(judged.status, "open"), judged.evidence)
+    return Verdict({"holds": "fails", "fails": "holds"}.get(judged.status, "open"), judged.evidence, judged.decisive)
 
 
 CLAIMS = (

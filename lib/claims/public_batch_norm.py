@@ -4,7 +4,7 @@ from itertools import product
 
 from lib import store as stored
 from lib import tables
-from lib.claims import Claim, Verdict, cells, told, verdict
+from lib.claims import MISSING, Claim, Verdict, cells, told, verdict
 from lib.store import Store
 from lib.tables import Column, Row
 
@@ -67,7 +67,7 @@ def _printed_reached(tier: str, store: Store) -> Verdict:
         )
         printed = table.printed[BN, column]
         if best is None:
-            parts.append((None, f"ε = {column:g}: nothing yet, printed {printed.text}"))
+            parts.append((None, f"ε = {column:g}: {MISSING}, printed {printed.text}"))
             continue
         mean = found[best, column]["mean"]
         text = f"ε = {column:g}: {best} {told(found[best, column])}, printed {printed.text}: {mean - printed.mean:+.2f}"

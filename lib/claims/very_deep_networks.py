@@ -3,7 +3,7 @@
 from functools import partial
 from itertools import product
 
-from lib.claims import Claim, Verdict, cells, no_worse, told, verdict
+from lib.claims import MISSING, Claim, Verdict, cells, no_worse, told, verdict
 from lib.claims.noise_robustness import NO_CONVERGENCE, factor_seven, same_accuracy
 from lib.store import Store
 from lib.tables import Row, cifar10_dpsgd_bn, cifar10_noise, cifar10_si_dpsgd
@@ -55,7 +55,7 @@ def _smaller_gap(tier: str, store: Store) -> Verdict:
             gaps[row] = free["mean"] - private["mean"] if free["n"] and private["n"] else None
         vgg, plain = gaps.values()
         ok = None if vgg is None or plain is None else vgg < plain
-        words = ", ".join(f"{row} {'–' if gap is None else format(gap, '.2f')}" for row, gap in gaps.items())
+        words = ", ".join(f"{row} {MISSING if gap is None else format(gap, '.2f')}" for row, gap in gaps.items())
         parts.append((ok, f"ε = {column:g}: {words} points below ε = ∞"))
     return verdict(parts)
 
@@ -84,7 +84,7 @@ def _printed_reached(tier: str, store: Store) -> Verdict:
         best = max(rows, key=lambda row: found[row, column]["mean"], default=None)
         printed = table.printed[cifar10_dpsgd_bn.BN_VGG, column]
         ok = None if best is None else found[best, column]["mean"] >= printed.mean
-        ours = "nothing yet" if best is None else f"{best} {told(found[best, column])}"
+        ours = MISSING if best is None else f"{best} {told(found[best, column])}"
         parts.append((ok, f"ε = {column:g}: {ours}, printed {printed.text}"))
     return verdict(parts)
 

@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 
 
+ROUNDING = 8  # units of rounding that an inner product of float32 numbers may be off by
+
+
 class Contraction(Protocol):
     """What is asked of per-example gradients g_i, i = 1 … B, of one parameter."""
 
@@ -19,6 +22,18 @@ class Contraction(Protocol):
 def gram_is_smaller(positions: int, d_in: int, d_out: int) -> bool:
     """Whether two T × T Gram matrices need less memory than a D_out × D_in gradient."""
     return 2 * positions**2 < d_in * d_out
+
+
+def squares_of(products: Tensor) -> Tensor:
+    """‖Σ_t g_t‖² rounded up, (…), from the inner products of its parts, (…, T, T).
+
+    Where parts cancel, their sum is smaller than the rounding of the products, and may come out as anything, or
+    negative.  ‖Σ_t g_t‖² is at most (Σ_t ‖g_t‖)², so its error is a few units of rounding of that, which are added: a
+    norm that is too large clips too much, one that is too small would break the bound.
+    """
+    sizes = products.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt().sum(-1)
+    squares = products.sum((-2, -1)).clamp(min=0.0)
+    return squares + ROUNDING * torch.finfo(products.dtype).eps * sizes.square()
 
 
 class Materialised:
@@ -50,7 +65,7 @@ class Outer:
             return self.gradients.squares()
         if self.a.shape[1] == 1:
             return Materialised(self.a).squares() * Materialised(self.b).squares()
-        return (self.a @ self.a.mT).mul_(self.b @ self.b.mT).sum((1, 2))
+        return squares_of((self.a @ self.a.mT).mul_(self.b @ self.b.mT))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         if self.gradients is not None:
@@ -66,7 +81,7 @@ class Rows:
 
     def squares(self) -> Tensor:
         same = self.index.unsqueeze(1) == self.index.unsqueeze(2)  # (B, T, T)
-        return (self.b @ self.b.mT).mul_(same).sum((1, 2))
+        return squares_of((self.b @ self.b.mT).mul_(same))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         rows = (self.b * weights.view(-1, 1, 1)).flatten(0, 1)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.grads.chunks import chunks
-from lib.grads.contractions import Materialised, gram_is_smaller
+from lib.grads.contractions import Materialised, gram_is_smaller, squares_of
 
 
 class Convolution:
@@ -31,7 +31,7 @@ class Convolution:
         parts = []
         for part in self._chunks():
             a, b = self._patches(part), self._outputs(part)
-            parts.append((a.mT @ a).mul_(b.mT @ b).sum((1, 2, 3)))
+            parts.append(squares_of((a.mT @ a).mul_(b.mT @ b)).sum(1))
         return torch.cat(parts)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:

@@ -83,6 +83,8 @@ def _not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None
         own = {parameter for parameter, _ in layer.named_parameters(recurse=False)}
         if rule_for(layer) is None or not own <= {"weight", "bias"}:
             return f"{name or 'the model'} ({type(layer).__name__}) has no rule for per-example gradients"
+        if isinstance(layer, nn.Embedding) and (layer.scale_grad_by_freq or layer.max_norm is not None):
+            return f"{name or 'the model'} (Embedding with scale_grad_by_freq or max_norm) has no rule for that"
     named = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     if len(named) > len(list(model.named_parameters())):
         return "a parameter is shared by two layers"
@@ -109,6 +111,8 @@ def _forward(
     finally:
         for handle in handles:
             handle.remove()
+    if losses.shape != (len(x),):
+        raise ValueError(f"loss: expected one for each of {len(x)} examples, ({len(x)},); got {tuple(losses.shape)}")
     for call in calls.values():
         if [x._version for x in call.inputs] != call.versions:
             raise ValueError(f"{call.name}: expected its input unchanged; got one changed in place after it was used")

@@ -8,8 +8,8 @@ L activations that are clipped to C',
 Made sound: training normalises with the averages of *earlier* steps, which are released, so that no example's gradient
 depends on another; every step releases Σ_i m_i / L and Σ_i s_i / L with m_i and s_i the means of example i's clipped
 activations and of their squares, in [−C', C'] and [0, C'²], L the expected batch size.  Their sensitivities are S_µ and
-C'²/L ≤ S_σ²; the variance is their post-processing.  All channels of all layers, D of each, go out together, so each is
-noised by √(2D) times its own sensitivity.
+C'²/L; the variance is their post-processing.  All channels of all layers, D of each, go out together, so each is noised
+by √(2D) times its sensitivity: S_µ, and for the squares v2's S_σ², which is up to three times what they need.
 """
 
 import math

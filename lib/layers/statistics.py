@@ -1,5 +1,6 @@
 """Batch norm's statistics taken from examples of one's choice instead of the training batches."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,9 +18,9 @@ def statistics_of(model: nn.Module, x: Tensor) -> Iterator[None]:
     Afterwards mode and running averages are what they were.  Without batch norm there is the mode alone.
     """
     kept, training = {name: buffer.clone() for name, buffer in model.named_buffers()}, model.training
-    model.eval()  # the mode that update_bn returns to
-    update_bn(x.split(CHUNK), model)
     try:
+        model.eval()  # the mode that update_bn returns to
+        update_bn(x.chunk(math.ceil(len(x) / CHUNK)), model)
         yield
     finally:
         model.train(training)

@@ -35,7 +35,9 @@ class Budget:
         return _events(self.run, self.sampler, self.discount, self.noise_multiplier, self.steps)
 
     def epsilon(self, accountant: str) -> float:
-        """ε at the run's δ."""
+        """ε at the run's δ; infinite without noise."""
+        if not self.noise_multiplier:
+            return math.inf
         return accounting.composed_epsilon(self.events, delta=self.run.delta, accountant=accountant)
 
 
@@ -62,6 +64,8 @@ def _budget(run: Run, sampler: Sampler, discount: float) -> Budget:
         z = accounting.smallest_noise(lambda z: events(z, planned), epsilon=run.epsilon, **counted)
         return Budget(run, sampler, discount, z, planned)
     if run.epsilon is None:
+        if z:
+            accounting.composed_epsilon(events(z, planned), **counted)  # what it refuses is refused before training
         return Budget(run, sampler, discount, z, planned)
     if accounting.composed_epsilon(events(z, planned), **counted) <= run.epsilon:
         return Budget(run, sampler, discount, z, planned)

@@ -12,7 +12,10 @@ same for every s.
 
 **Adding or removing** one example can turn the clipped mean of the only mini-set around, so under Poisson sampling BC
 moves by 2C too, and the account is discounted by 2 (bc's footnote says that Poisson sampling removes the factor 2; it
-does for s = 1 alone).  And running averages of batch norm, if they are what is tested, are released without account.
+does for s = 1 alone).  A Poisson batch is one mini-set, however large it came.  **Replacing** one in a Poisson batch is
+refused for s > 1: what the accountants bound there is two examples that move a sum apart from where it is without
+either, and a clipped mean has no such middle.  And running averages of batch norm, if they are what is tested, are
+released without account.
 """
 
 import math
@@ -28,6 +31,7 @@ from lib.methods.dpsgd import ADAPTIVE_ONLY, CORRELATED_ONLY, DPSGD, LOSS, MICRO
 from lib.run import Run
 
 RUNNING = "batch norm's running averages are released with the network, and unaccounted"
+NOT_RELEASED = "; batch norm's running averages are not released"
 
 
 class BatchClipping(DPSGD):
@@ -35,8 +39,7 @@ class BatchClipping(DPSGD):
 
     def __init__(self, run: Run, examples: int, model: nn.Module, *, layers: int = 1) -> None:
         # Under replace-one the accountants count 2C by themselves.
-        poisson = (run.sampler, run.neighbouring_relation) == ("poisson", "add_or_remove_one")
-        turns = 2.0 if run.mini_set_size > 1 and poisson else 1.0
+        turns = 2.0 if run.mini_set_size > 1 and run.sampler == "poisson" else 1.0
         super().__init__(run, examples, model, discount=turns * math.sqrt(layers))
         self.sensitivity = "sensitivity 2C" if run.mini_set_size > 1 else "sensitivity C"
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
@@ -58,9 +61,10 @@ class BatchClipping(DPSGD):
         if self.run.mini_set_size == 1:
             return clipped_sum(model, LOSS, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type])[0]
         active = self._converged.active if self._converged else None
+        # All of it, if it is to be one mini-set: a Poisson batch may have more examples than are expected.
+        size = max(len(x), 1) if self.run.mini_set_size == self.run.batch_size else self.run.mini_set_size
         total, *others = [
-            clipped_mean(model, LOSS, *part, groups, active)
-            for part in zip(x.split(self.run.mini_set_size), y.split(self.run.mini_set_size), strict=True)
+            clipped_mean(model, LOSS, *part, groups, active) for part in zip(x.split(size), y.split(size), strict=True)
         ]
         return {name: sum((other[name] for other in others), start=value) for name, value in total.items()}
 
@@ -77,6 +81,10 @@ class BatchClipping(DPSGD):
         super().update(model, optimizer)
         if self._converged:
             self._converged.observe(model, optimizer.param_groups[0]["lr"])
+
+    @property
+    def all_assumed(self) -> str:
+        return super().all_assumed + (NOT_RELEASED if self.run.norm == "batch" else "")
 
     def _block(self, proven: dict[str, Any]) -> dict[str, Any]:
         run = self.run
@@ -101,8 +109,11 @@ def check_mini_sets(run: Run) -> None:
             f"neighbouring_relation: expected replace_one for mini-sets of {size} in {run.sampler} batches of {batch}, "
             f"as one example more shifts all that follow; got {run.neighbouring_relation!r}"
         )
-    if run.sampler == "poisson" and size != batch:
-        raise ValueError(f"sampler: expected a fixed size for {batch // size} mini-sets; got 'poisson'")
+    if run.sampler == "poisson" and run.neighbouring_relation == "replace_one":
+        raise ValueError(
+            "sampler: expected a fixed size for mini-sets under replace_one, where no accountant here bounds the "
+            "clipped mean of a Poisson batch; got 'poisson'"
+        )
     if run.fix_converged != "never" and (run.optimizer != "sgd" or run.momentum):
         raise ValueError("fix_converged: expected 'never' but for sgd without momentum; got 'epoch'")
 

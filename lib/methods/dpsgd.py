@@ -28,6 +28,7 @@ LOSS = partial(F.cross_entropy, reduction="none")
 MICROBATCH = {"cpu": 128, "cuda": 4096}  # memory; no influence on the result
 ASSUMES = (
     "batches drawn as the sampler says, floating-point noise as good as Gaussian, data set size and settings public; "
+    "the seed, which is published here so that runs can be repeated, secret and of no other run; "
     "the search for the settings, on held-out examples of the training set, is not counted"
 )
 BATCH_CLIPPING_ONLY = ("mini_set_size", "averaged_over", "fix_converged")
@@ -35,6 +36,7 @@ ADAPTIVE_ONLY = ("gradient_norm_examples", "layers", "adaptive_clipping")
 CORRELATED_ONLY = ("noise_power", "noise_bands")
 SI_DPSGD_ONLY = ("test_at", "first_weights")
 PUBLIC = "; the public examples are public"
+STANDARDISED = "; mean and standard deviation of the images' channels are public"
 EMPTY = "; an example that is removed leaves its place in the order of the examples empty"
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
@@ -110,7 +112,12 @@ class DPSGD(Method):
         """What every proof of this run assumes."""
         in_order = self.sampler.name in ("shuffled", "fixed_order") or self.sampler.groups > 1
         removed = in_order and self.run.neighbouring_relation == "add_or_remove_one"
-        return ASSUMES + (PUBLIC if self.run.public_examples else "") + (EMPTY if removed else "")
+        further = {
+            PUBLIC: self.run.public_examples > 0,
+            STANDARDISED: self.run.input_scale == "standardised" and not self.run.pretrained_on,
+            EMPTY: removed,
+        }
+        return ASSUMES + "".join(words for words, assumed in further.items() if assumed)
 
     def _block(self, proven: dict[str, Any]) -> dict[str, Any]:
         run = self.run

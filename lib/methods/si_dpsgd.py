@@ -117,7 +117,7 @@ def _set(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
 
 
 def build(run: Run, examples: int, model: nn.Module) -> SIDPSGD:
-    check(run, "statistics_share", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY, *CORRELATED_ONLY)
+    check(run, "statistics_share", "pca_noise_multiplier", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY, *CORRELATED_ONLY)
     if run.optimizer != "sgd":
         raise ValueError(
             "optimizer: expected sgd for method 'si_dpsgd', whose noise is scaled by the step size; "

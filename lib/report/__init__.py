@@ -56,7 +56,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             if each_private:
                 lines[row, "ε"] = [cell.privacy.split(" (")[0] or "–" for cell in of_row.itertuples()]
             lines[row, "lr, epochs"] = [
-                "–" if pd.isna(c.lr) else f"{c.lr:g}, {c.epochs:.0f}" for c in of_row.itertuples()
+                "–" if pd.isna(c.lr) else f"{c.lr:g}{'*' * c.at_an_end}, {c.epochs:.0f}" for c in of_row.itertuples()
             ]
     frame = pd.DataFrame(lines.values(), index=pd.MultiIndex.from_tuples(lines), columns=heads(table))
     return "\n".join(
@@ -64,6 +64,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             title(table, tier),
             frame.to_string(),
             "ours: mean ± standard error (number of seeds); accuracy after the last epoch",
+            *(["* at an end of the step sizes searched: another may be better"] if cells["at_an_end"].any() else []),
             *(f"{row}, not run: {why}" for row, why in table.not_run.items()),
             *([f"tier {tier}: {table.notes[tier]}"] if tier in table.notes else []),
             *(["ε: claimed / proven / audited"] if each_private else []),
@@ -83,8 +84,8 @@ def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
     frame, lines = search(table, tier, store), {}
     for row in table.rows:
         square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")
-        points = table.points(row, table.columns[0], tier)
-        if square.shape == (len(points), len(table.columns)) and square.notna().all(axis=None):
+        square = square.reindex([point["lr"] for point in table.points(row, table.columns[0], tier)])
+        if len(square) and square.shape[1] == len(table.columns) and square.notna().all(axis=None):
             best = square.min(axis=1).idxmax()
             lines[row] = {"step size": f"{best:g}"} | {
                 head: f"{value:.2f}" for head, value in zip(heads(table), square.loc[best], strict=True)

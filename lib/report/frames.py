@@ -51,7 +51,8 @@ def results(table: Table, tier: str, store: Store) -> pd.DataFrame:
 
 
 def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
-    """One line per cell of ``table``: n, mean and standard error of ours, step size, epochs, and what is printed."""
+    """One line per cell of ``table``: n, mean and standard error of ours, step size and whether it is at
+    an end of its search, epochs, and what is printed."""
     lines = []
     for row, column in table.cells:
         of_cell = list(records(table, row, column, tier, store))
@@ -64,6 +65,7 @@ def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
                 "mean": sum(values) / len(values) if values else None,
                 "stderr": float(sem(values)) if len(values) > 1 else None,
                 "lr": of_cell[0]["run"]["lr"] if of_cell else None,
+                "at_an_end": bool(of_cell) and tuning.at_an_end(table, row, column, tier, store),
                 "epochs": of_cell[0]["run"]["epochs"] if of_cell else None,
                 "printed": table.printed.get((row, column)),
                 "privacy": privacy_words.of_cell(of_cell),
@@ -105,9 +107,8 @@ def search(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """One line per stored tuning run: row, column, every tuned field, epochs, validation accuracy."""
     lines = []
     for row, column in table.cells:
-        points = table.points(row, column, tier)
-        for point, run in zip(points, tuning.runs(table, row, column, tier), strict=True):
-            if record := store.get(run):
+        for point in tuning.points(table, row, column, tier, store):
+            if record := store.get(table.tuning(row, column, tier=tier, **point)):
                 epochs = record["run"]["epochs"]
                 lines.append({"row": row, "column": column, **point, "epochs": epochs, "accuracy": accuracy(record)})
     return pd.DataFrame(lines, columns=["row", "column", *table.grid, "epochs", "accuracy"])

@@ -21,7 +21,7 @@ def missing(table: Table, tier: str, seeds: int, store: Store) -> list[tuple[Row
     """
     found: dict[str, tuple[Row, Run]] = {}
     for row, column in table.cells:
-        found |= {run.id: (row, run) for run in tuning.runs(table, row, column, tier)}
+        found |= {run.id: (row, run) for run in tuning.runs(table, row, column, tier, store)}
     for seed in range(seeds):
         for row, column in table.cells:
             run = tuning.cell_run(table, row, column, seed, tier, store)

@@ -13,8 +13,8 @@ with a default leaves every stored id alone; for the same reason **a default nev
 import hashlib
 import json
 from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any, Self, get_type_hints
+from functools import cache, cached_property
+from typing import Any, Self, get_args, get_type_hints
 
 from lib import accounting, registry
 from lib.run import allowed
@@ -41,7 +41,8 @@ class Run:
     lr_decay                exponential: factor per epoch.  linear_then_constant: the factor at which it stays
     lr_decay_epochs         linear_then_constant: epochs until then
     epochs, batch_size      passes over the training data; examples per step, the expected number where it is random
-    sampler                 shuffled | poisson | without_replacement | with_replacement, see :mod:`lib.sampling`
+    sampler                 shuffled | poisson | without_replacement | with_replacement | fixed_order, see
+                            :mod:`lib.sampling`
     seed                    from which one generator per purpose is made (init, sampling, noise, …)
     weight_noise_std        σ of w ~ N(µ, σ²), in training and testing (v2 section 2)
     weight_noise_on         weights_and_biases | weights | lstm: both, of the LSTM alone, as in v1's code; the affine
@@ -151,8 +152,8 @@ class Run:
     vocabulary: str = "public"
 
     def __post_init__(self) -> None:
-        for name, kind in _kinds(type(self)).items():
-            object.__setattr__(self, name, allowed.checked(name, kind, getattr(self, name)))
+        for name, kinds in _kinds(type(self)).items():
+            object.__setattr__(self, name, allowed.checked(name, kinds, getattr(self, name)))
         registry.check("models", self.model)
         registry.check("methods", self.method)
         for name, choices in allowed.CHOICES.items():
@@ -178,7 +179,7 @@ class Run:
         """The fields that the id is made from: those without a default, and those that differ from it."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
-    @property
+    @cached_property
     def id(self) -> str:
         """12 hex digits of SHA-256 over the canonical JSON of :attr:`hashed`."""
         text = json.dumps(self.hashed, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -232,6 +233,6 @@ class Run:
 
 
 @cache
-def _kinds(cls: type) -> dict[str, Any]:
-    """The type of every field."""
-    return get_type_hints(cls)
+def _kinds(cls: type) -> dict[str, tuple[type, ...]]:
+    """The types that every field may have."""
+    return {name: get_args(kind) or (kind,) for name, kind in get_type_hints(cls).items()}

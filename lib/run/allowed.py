@@ -1,7 +1,7 @@
 """What the fields of a run may be; each check raises in one line that names the field."""
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 from lib import accounting, schedules
 
@@ -61,9 +61,8 @@ MORE_THAN_0 = (
 LESS_THAN_1 = ("delta", "momentum", "statistics_share")
 
 
-def checked(name: str, kind: Any, value: Any) -> Any:
-    """``value`` as ``kind``; a whole number where a float is meant becomes one, so 7 and 7.0 are one run."""
-    kinds = get_args(kind) or (kind,)
+def checked(name: str, kinds: tuple[type, ...], value: Any) -> Any:
+    """``value`` as one of ``kinds``; a whole number where a float is meant becomes one, so 7 and 7.0 are one run."""
     if float in kinds and type(value) is int:
         value = float(value)
     if type(value) not in kinds:

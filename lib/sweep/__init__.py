@@ -94,7 +94,7 @@ def run(
 
 
 def _tuning_runs(table: Table, plan: Plan, store: Store) -> Iterator[Run]:
-    return (run for row, column in table.cells for run in tuning.runs(table, row, column, plan.tier))
+    return (run for row, column in table.cells for run in tuning.runs(table, row, column, plan.tier, store))
 
 
 def _cell_runs(table: Table, plan: Plan, store: Store) -> Iterator[Run]:
@@ -107,18 +107,23 @@ def _cell_runs(table: Table, plan: Plan, store: Store) -> Iterator[Run]:
 def _complete(
     missing: Callable[[], list[Run]], call: Callable[[Run], tuple[Run, str]], result: Sweep, bar: tqdm
 ) -> None:
-    """Train what is missing until it is all stored, by this sweep or another, or has failed, or time is up."""
-    given_up, barren, elsewhere = set(), 0, True
-    while elsewhere and barren < BARREN:
-        stored, elsewhere = result.stored, False
+    """Train what is missing until it is all stored, by this sweep or another, or has failed, or time is up.
+
+    What is stored can ask for more: a search goes on beyond its grid.
+    """
+    given_up, barren, late = set(), 0, False
+    while not late and barren < BARREN and (wanted := [run for run in missing() if run.id not in given_up]):
+        stored, elsewhere, bar.total = result.stored, False, bar.n + len(wanted)
         try:
-            for run, outcome in outcomes(call, [run for run in missing() if run.id not in given_up]):
+            for run, outcome in outcomes(call, wanted):
                 if outcome == STORED:
                     result.stored += 1
                     bar.update()
                 elif outcome == ELSEWHERE:
                     elsewhere = True
-                elif outcome != UNFINISHED:
+                elif outcome == UNFINISHED:
+                    late = True
+                else:
                     result.failed.append(outcome)
                     given_up.add(run.id)
         except WorkerDied as error:  # what it had in hand is missing still

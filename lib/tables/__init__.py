@@ -10,6 +10,7 @@ A table file defines ``TABLE``, a :class:`Table`: its rows and columns, the numb
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -96,6 +97,12 @@ class Table:
     tuned: Callable[[Row, Column], bool] = lambda row, column: True
     not_run: Mapping[Row, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """A reader asks for the same runs over and over: each is put together once."""
+        for name in ("cell", "tuning"):
+            if (make := getattr(self, name)) is not None:
+                object.__setattr__(self, name, cache(make))
 
     def points(self, row: Row, column: Column, tier: str) -> list[dict[str, Any]]:
         """The candidates among which a cell is tuned; none for an untuned one.

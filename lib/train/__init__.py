@@ -55,6 +55,7 @@ def train(
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     environment.reset_peak_memory(device)
+    environment.full_precision()
     if run.pretraining is not None:
         pretrained.ensure(run, device, lambda *of: _finished(of[0], device, deadline, *of[1:]), beat)
     return _finished(run, device, deadline, checkpoint, beat).record()
