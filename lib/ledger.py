@@ -38,7 +38,7 @@ def ledger(store: Store) -> str:
         judged, tier = verdict(claim, store)
         table = tables.load(claim.table)
         cells = [
-            f"**{claim.name}**: “{claim.says}” ([{claim.source}]({REPORT}#{anchor(_heading(table))}))",
+            f"**{claim.name}**: {claim.words} ([{claim.source}]({REPORT}#{anchor(_heading(table))}))",
             f"**{judged.status}**, tier {tier}",
             judged.in_short(),
             report.privacy(table, tier, store).split(" (")[0],
@@ -61,7 +61,7 @@ def page(store: Store) -> str:
         parts.append(f"## {_heading(table)}")
         shown = [tier for tier in TIERS if not report.results(table, tier, store).empty]
         parts += [f"```\n{_exhibit(table, tier, store)}\n```" for tier in shown or TIERS[-1:]]
-        parts += [f"- **{c.name}** (“{c.says}”, {c.source}): {verdict(c, store)[0]}" for c in claims.of(name)]
+        parts += [f"- **{c.name}** ({c.words}, {c.source}): {verdict(c, store)[0]}" for c in claims.of(name)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -46,10 +46,10 @@ def test_claims_about_the_table_hold_on_the_printed_numbers_and_are_open_without
     ],
 )
 def test_one_cell_is_enough_to_make_a_claim_fail(name, cells, value, fill):
-    store = fill(TABLE, changed(cells, value))
-    failed = [claim.name for claim in claims.of("mnist_noise") if claim.judge("cpu", store).status == "fails"]
+    store = fill(TABLE, changed(cells, value), tier="paper")
+    failed = [claim.name for claim in claims.of("mnist_noise") if claim.judge("paper", store).status == "fails"]
     assert name in failed
-    assert f"{value:.2f}" in BY_NAME[name].judge("cpu", store).evidence
+    assert f"{value:.2f}" in BY_NAME[name].judge("paper", store).evidence
 
 
 @pytest.mark.parametrize(("factor", "status"), [(7, "holds"), (4, "holds"), (14, "holds"), (3, "fails"), (15, "fails")])
@@ -72,8 +72,9 @@ def test_curves_that_are_missing_leave_the_claims_about_them_open(fill):
 
 @pytest.mark.parametrize(("last", "status"), [(98.0, "holds"), (97.0, "fails")])
 def test_the_same_accuracy_in_the_end(last, status, fill):
-    store = fill(FIGURE, lambda row, column, seed: [last if column == 10 and row == FIGURE.rows[0] else 98.4])
-    assert BY_NAME["Large noise: the same accuracy in the end"].judge("cpu", store).status == status
+    curve = lambda row, column, seed: [last if column == 10 and row == FIGURE.rows[0] else 98.4]  # noqa: E731
+    store = fill(FIGURE, curve, tier="paper")
+    assert BY_NAME["Large noise: the same accuracy in the end"].judge("paper", store).status == status
 
 
 def test_a_verdict_reads_as_a_sentence():
@@ -85,9 +86,50 @@ def test_what_decides_a_verdict_is_told_and_what_is_missing_is_counted():
     judged = verdict(parts)
     assert str(judged) == "fails: a 1 (1); b 2 (1); d 4 (1); e 5 (1); 1 of 5 not stored yet"
     assert judged.in_short() == "b 2 (1); d 4 (1); and 1 more"
-    assert verdict(parts[:1] + parts[2:3]).in_short() == "a 1 (1); 1 of 2 not stored yet"
+    assert verdict(parts[:1] + parts[2:3]).in_short() == "1 of 2 not stored yet"
+    assert str(verdict(parts[:1], beside=["x 9 (1)", "y –"])) == "holds: a 1 (1); beside: x 9 (1)"
     assert str(verdict([(None, "x –"), (None, "y –")])) == "open: nothing stored yet"
     assert verdict([(None, "too early to tell: 12 (1)")]).evidence == "too early to tell: 12 (1)"
+
+
+def cell(mean, stderr=0.1, n=3, at_an_end=False):
+    return {"mean": mean, "stderr": stderr, "n": n, "at_an_end": at_an_end, "printed": tables.Printed(95.0)}
+
+
+class TestAbove:
+    """A difference is told only where the runs can tell it."""
+
+    @pytest.mark.parametrize(
+        ("one", "other", "told"),
+        [
+            (cell(95.0), cell(94.9), True),
+            (cell(95.0), cell(95.0), True),
+            (cell(94.8), cell(95.0), None),  # 2 × √2 × 0.1 = 0.28
+            (cell(94.7), cell(95.0), False),
+            (cell(93.0, None, 1), cell(95.0, None, 1), None),  # a single run is taken to be ± 1
+            (cell(92.0, None, 1), cell(95.0, None, 1), False),
+            (cell(0.0, n=0), cell(95.0), None),
+            (cell(90.0, at_an_end=True), cell(95.0), None),  # another step might have reached more
+            (cell(90.0), cell(95.0, at_an_end=True), False),
+            (cell(95.0), cell(90.0, at_an_end=True), None),
+        ],
+    )
+    def test_what_it_says(self, one, other, told):
+        assert claims.above(one, other)[0] is told
+
+    def test_a_margin_is_asked_for_beside(self):
+        assert claims.above(cell(95.0), cell(92.0), margin=2.0)[0] is True
+        assert claims.above(cell(95.0), cell(92.0), margin=4.0)[0] is False
+
+    def test_less_than_the_papers_scale_refutes_no_level(self):
+        assert claims.reached(cell(94.0), "paper")[0] is False
+        assert claims.reached(cell(94.0), "cpu")[0] is None
+        assert claims.reached(cell(94.0), "cpu", tolerance=1.0)[0] is True
+        assert claims.reached(cell(0.0, n=0), "paper")[0] is None
+
+
+def test_a_claim_quotes_or_asks():
+    assert all(bool(claim.says) != bool(claim.asks) for claim in claims.every())
 
 
 TEXTS = tables.load("agnews_noise")
@@ -114,6 +156,6 @@ def test_claims_about_texts_can_fail(name, row, values, fill):
     def curve(r, column, seed):
         return [values[column]] if r == row and column in values else texts_as_printed(r, column, seed)
 
-    judged = BY_NAME[name].judge("cpu", fill(TEXTS, curve))
+    judged = BY_NAME[name].judge("paper", fill(TEXTS, curve, tier="paper"))
     assert judged.status == "fails"
     assert all(f"{value:.2f}" in judged.evidence for value in values.values())

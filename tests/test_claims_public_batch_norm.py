@@ -17,7 +17,8 @@ def as_claimed(row, column, seed):
 
 
 def judged(name, fill, curve=as_claimed):
-    return BY_NAME[name].judge("cpu", fill(TABLE, curve))
+    """At the papers' scale, by two seeds that agree."""
+    return BY_NAME[name].judge("paper", fill(TABLE, curve, tier="paper", seeds=2))
 
 
 @pytest.mark.parametrize("name", ON_RESULTS)
@@ -42,7 +43,7 @@ def test_what_is_claimed_holds(name, fill):
 def test_one_cell_is_enough_to_make_a_claim_fail(name, cell, value, fill):
     verdict = judged(name, fill, curve=lambda r, c, s: [value] if (r, c) == cell else as_claimed(r, c, s))
     assert verdict.status == "fails"
-    assert f"ε = {cell[1]:g}: {cell[0]} {value:.2f} (1)" in verdict.evidence
+    assert f"ε = {cell[1]:g}: {cell[0]} {value:.2f} ± 0.00 (2)" in verdict.evidence
 
 
 def test_the_printed_row_has_to_be_reached_by_one_with_a_guarantee(fill):
@@ -53,7 +54,7 @@ def test_the_printed_row_has_to_be_reached_by_one_with_a_guarantee(fill):
 
     verdict = judged("The BN row, with a guarantee", fill, curve=only_v2s)
     assert verdict.status == "fails"
-    assert "ε = 7: DPSGD (LeNet-5) 95.00 (1), printed 98.68: -3.68" in verdict.evidence
+    assert "ε = 7: DPSGD (LeNet-5) 95.00 ± 0.00 (2), printed 98.68: -3.68" in verdict.evidence
     assert "99.00" not in verdict.evidence
 
 

@@ -1,12 +1,14 @@
 """What the papers claim, as predicates over stored results: one file, one family of claims.
 
 A :class:`Claim` says what the paper says and judges it: **holds**, **fails**, or **open** while results are
-missing.  The evidence is put together from the records, never typed.  A file of this folder defines ``CLAIMS``.
+missing or too weak to tell (:func:`above`, :func:`limited`).  The evidence is put together from the records, never
+typed.  A file of this folder defines ``CLAIMS``.
 
     >>> [claim.table for claim in every()][:2]
     ['mnist_noise', 'mnist_noise']
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -16,11 +18,13 @@ from lib.store import Store
 from lib.tables import Column, Row
 
 MISSING = "–"  # as :func:`lib.report.ours` writes a cell without runs
+ONE_RUN = 1.0  # points that a single run, which has no spread of its own, is taken to have as standard error
+Part = tuple[bool | None, str]  # whether it holds, and the evidence; None: not known
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``status`` is "holds", "fails" or "open"; ``evidence`` says on which numbers, and ``decisive`` on which of them."""
+    """``status`` is "holds", "fails" or "open"; ``evidence`` says on which numbers, ``decisive`` on which above all."""
 
     status: str
     evidence: str
@@ -37,13 +41,21 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of a paper about one table, and how it is judged: ``judge(tier, store)``."""
+    """A sentence of a paper about one table, and how it is judged: ``judge(tier, store)``.
+
+    ``says`` is a literal quotation, with … where words are left out; where there is none, ``asks`` is what we ask.
+    """
 
     name: str
-    says: str
+    says: str = ""
+    asks: str = ""
     source: str
     table: str
     judge: Callable[[str, Store], Verdict]
+
+    @property
+    def words(self) -> str:
+        return f"“{self.says}”" if self.says else self.asks
 
 
 def every() -> list[Claim]:
@@ -68,10 +80,10 @@ def told(cell: dict) -> str:
     return report.ours(cell["mean"], cell["stderr"], cell["n"])
 
 
-def verdict(parts: list[tuple[bool | None, str]]) -> Verdict:
-    """Of (whether it holds or None, evidence) for each part: one that fails decides, else one that is open.
+def verdict(parts: Sequence[Part], *, beside: Sequence[str] = ()) -> Verdict:
+    """Of all parts: one that fails decides, else one that is open.
 
-    Parts with a number that is not stored are counted, not told.
+    Parts with a number that is not stored are counted, not told.  ``beside``: evidence that decides nothing.
     """
     oks = [ok for ok, _ in parts]
     status = "fails" if False in oks else "open" if None in oks else "holds"
@@ -79,23 +91,91 @@ def verdict(parts: list[tuple[bool | None, str]]) -> Verdict:
     evidence = [text for _, text in known]
     if len(known) < len(parts):
         evidence.append(f"{len(parts) - len(known)} of {len(parts)} not stored yet" if known else "nothing stored yet")
-    against = tuple(text for ok, text in known if ok is False)
-    return Verdict(status, "; ".join(evidence), against or tuple(evidence))
+    others = [f"beside: {text}" for text in beside if MISSING not in text]
+    deciding = {"fails": False, "open": None, "holds": True}[status]
+    decisive = [text for ok, text in known if ok is deciding] + evidence[len(known) :] * (status == "open")
+    return Verdict(status, "; ".join([*evidence, *others]), tuple(decisive))
 
 
-def no_worse(
-    table: str, pairs: dict[Row, Row], tier: str, store: Store, *, columns: Sequence[Column] | None = None
-) -> Verdict:
-    """Whether the second row of each pair is at least as accurate as the first at every finite ε, or at ``columns``."""
-    found, parts = cells(table, tier, store), []
-    finite = [column for column in columns or tables.load(table).columns if column is not None]
-    for (first, second), column in product(pairs.items(), finite):
-        one, other = found[first, column], found[second, column]
-        ok = None if not (one["n"] and other["n"]) else other["mean"] >= one["mean"]
-        parts.append((ok, f"{budget(column)}: {second} {told(other)}, {first} {told(one)}"))
+def above(one: dict, other: dict, margin: float = 0.0) -> tuple[bool | None, str]:
+    """Whether cell ``one`` is at least ``margin`` points above ``other``; or None, and why it cannot be told, in words.
+
+    It is not told from a cell that is missing, from a difference the wrong way within two standard errors, nor where
+    the lower one's step size is at an end of its search.
+    """
+    if not (one["n"] and other["n"]):
+        return None, ""
+    gap = one["mean"] - other["mean"] - margin
+    if gap < 0 and -gap <= 2 * math.hypot(_spread(one), _spread(other)):
+        return None, " (within two standard errors)"
+    if (other if gap >= 0 else one)["at_an_end"]:
+        return None, " (the lower one's step size is at an end of its search)"
+    return gap >= 0, ""
+
+
+def _spread(cell: dict) -> float:
+    return cell["stderr"] if cell["n"] > 1 else ONE_RUN
+
+
+def limited(ok: bool | None, tier: str) -> tuple[bool | None, str]:
+    """``ok``; but runs that are shorter than the paper's, on less data or of smaller networks, refute no level."""
+    if ok is False and tier != "paper":
+        return None, f" (tier {tier} is less than the paper's: open)"
+    return ok, ""
+
+
+def reached(cell: dict, tier: str, tolerance: float = 0.0) -> tuple[bool | None, str]:
+    """Whether the cell is at least as accurate as what is printed, less ``tolerance`` points."""
+    return limited(cell["mean"] >= cell["printed"].mean - tolerance if cell["n"] else None, tier)
+
+
+def printed_reached(name: str, found: Sequence[tuple[Row, Column]], tier: str, store: Store, **how: float) -> Verdict:
+    """Whether each of the cells is at least as accurate as what is printed there."""
+    of_table, parts = cells(name, tier, store), []
+    for row, column in found:
+        cell = of_table[row, column]
+        ok, why = reached(cell, tier, **how)
+        at = f" at {head(name, column)}" if len({c for _, c in found}) > 1 else ""
+        parts.append((ok, f"{row}{at}: {told(cell)}, printed {cell['printed'].text}{why}"))
     return verdict(parts)
 
 
-def budget(column: Column) -> str:
-    """``ε = 0.5``."""
-    return f"ε = {'∞' if column is None else format(column, 'g')}"
+def best_reached(name: str, rows: Sequence[Row], printed: Row, tier: str, store: Store) -> Verdict:
+    """Whether at every finite ε the best of ``rows`` is at least as accurate as what is printed for ``printed``."""
+    found, parts, table = cells(name, tier, store), [], tables.load(name)
+    for column in table.columns[1:]:
+        run = [row for row in rows if found[row, column]["n"]]
+        number = table.printed[printed, column]
+        if not run:
+            parts.append((None, f"{head(name, column)}: {MISSING}, printed {number.text}"))
+            continue
+        best = max(run, key=lambda row: found[row, column]["mean"])
+        ok, why = reached(found[best, column] | {"printed": number}, tier)
+        gap = found[best, column]["mean"] - number.mean
+        text = f"{head(name, column)}: {best} {told(found[best, column])}, printed {number.text}: {gap:+.2f}{why}"
+        parts.append((ok, text))
+    return verdict(parts)
+
+
+def no_worse(
+    table: str,
+    pairs: Sequence[tuple[Row, Row]],
+    tier: str,
+    store: Store,
+    *,
+    columns: Sequence[Column] | None = None,
+) -> Verdict:
+    """Whether the first row of each pair is at least as accurate as the second at every finite ε, or at ``columns``."""
+    found, parts = cells(table, tier, store), []
+    finite = [column for column in columns or tables.load(table).columns if column is not None]
+    for (better, worse), column in product(pairs, finite):
+        one, other = found[better, column], found[worse, column]
+        ok, why = above(one, other)
+        gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
+        parts.append((ok, f"{head(table, column)}: {better} {told(one)}, {worse} {told(other)}{gap}{why}"))
+    return verdict(parts)
+
+
+def head(table: str, column: Column) -> str:
+    """``ε = 0.5``, as the table's column is headed."""
+    return f"{report.symbol(tables.load(table))} = {'∞' if column is None else format(column, 'g')}"

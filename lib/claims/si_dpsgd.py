@@ -1,35 +1,50 @@
 """v1: SI-DPSGD against DPSGD; Tables 4 and 6, lemma 4.1, and the remark on noisy updates."""
 
 from functools import partial
+from math import hypot
 
 from lib import accounting, tables
 from lib import store as stored
-from lib.claims import MISSING, Claim, Verdict, budget, cells, no_worse, told, verdict
+from lib.claims import MISSING, Claim, Verdict, cells, head, limited, no_worse, printed_reached, told, verdict
 from lib.store import Store
+from lib.tables import Column, Row
 
 TABLE, TEXTS = "mnist_si_dpsgd", "agnews_si_dpsgd"
-PAIRS = {"DPSGD (LeNet-5)": "SI-DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)": "SI-DPSGD (LN-LeNet-5)"}
-TEXT_PAIRS = {"DPSGD (BiLSTM-DL)": "SI-DPSGD (BiLSTM-DL)", "DPSGD (LN-BiLSTM-DL)": "SI-DPSGD (LN-BiLSTM-DL)"}
+PAIRS = (("SI-DPSGD (LeNet-5)", "DPSGD (LeNet-5)"), ("SI-DPSGD (LN-LeNet-5)", "DPSGD (LN-LeNet-5)"))
+TEXT_PAIRS = (("SI-DPSGD (BiLSTM-DL)", "DPSGD (BiLSTM-DL)"), ("SI-DPSGD (LN-BiLSTM-DL)", "DPSGD (LN-BiLSTM-DL)"))
+BATCH_NORM = "SI-DPSGD (BN-LeNet-5)"
 HALF = 40.0  # points below the network without noise that count as "a 50% reduction"
+TWENTY = 15.0  # points that still round to "a 20% accuracy improvement"
 V1_DEFAULTS = {"noise_multiplier": 7.1, "sampling_prob": 32 / 60_000, "steps": 18_750}  # v1's code, MNIST
 
 
-def _printed_reached(table: str, tier: str, store: Store) -> Verdict:
-    parts = []
-    for (row, column), cell in cells(table, tier, store).items():
-        if row.startswith("DPSGD") and cell["printed"] is not None:
-            ok = None if cell["n"] == 0 else cell["mean"] >= cell["printed"].mean
-            parts.append((ok, f"{row} at {budget(column)}: {told(cell)}, printed {cell['printed'].text}"))
-    return verdict(parts)
+def _dpsgd_cells(name: str) -> list[tuple[Row, Column]]:
+    """What is printed of DPSGD at a finite ε."""
+    return [(row, column) for row, column in tables.load(name).printed if row.startswith("DPSGD") and column]
 
 
 def _dpsgd_collapses(tier: str, store: Store) -> Verdict:
     found, parts = cells(TABLE, tier, store), []
-    for row in PAIRS:
+    for _, row in PAIRS:
         free, private = found[row, None], found[row, 0.025]
         ok = None if not (free["n"] and private["n"]) else free["mean"] - private["mean"] >= HALF
-        parts.append((ok, f"{row} at ε = 0.025: {told(private)}, at ε = ∞ {told(free)}"))
+        parts.append((ok, f"{row} at ε = 0.025 by PLD: {told(private)}, at ε = ∞ {told(free)}"))
     return verdict(parts)
+
+
+def _twenty_points(tier: str, store: Store) -> Verdict:
+    """v1's own method, with batch norm, against the best row of DPSGD."""
+    found, column = cells(TABLE, tier, store), 0.05
+    best = max(
+        (row for row, of in _dpsgd_cells(TABLE) if of == column and found[row, column]["n"]),
+        key=lambda row: found[row, column]["mean"],
+        default=None,
+    )
+    ours = found[BATCH_NORM, column]
+    text = f"{head(TABLE, column)}: {BATCH_NORM} {told(ours)}, {best} {told(found[best, column]) if best else MISSING}"
+    ok = None if best is None or not ours["n"] else ours["mean"] - found[best, column]["mean"] >= TWENTY
+    ok, why = limited(ok, tier)
+    return verdict([(ok, text + why)])
 
 
 def _same_privacy(tier: str, store: Store) -> Verdict:
@@ -54,25 +69,30 @@ def _noisy_updates(tier: str, store: Store) -> Verdict:
     plain, *normalised = tables.load("mnist_noisy_updates").rows
     for column in tables.load("mnist_noisy_updates").columns[1:]:
         for row in normalised:
-            losses = [
-                found[name, 0.0]["mean"] - found[name, column]["mean"]
-                if found[name, 0.0]["n"] and found[name, column]["n"]
-                else None
-                for name in (row, plain)
-            ]
-            ok = None if None in losses else losses[0] <= losses[1]
-            lost = " and ".join(MISSING if loss is None else f"{loss:.2f}" for loss in losses)
-            parts.append((ok, f"σ = {column:g}: {row} and {plain} lose {lost} points"))
+            lost = [_lost(found[name, 0.0], found[name, column]) for name in (row, plain)]
+            (less, spread), (more, other) = lost
+            ok = None if less is None or more is None else less <= more
+            if ok is False and less - more <= 2 * hypot(spread, other):
+                ok = None
+            words = " and ".join(MISSING if loss is None else f"{loss:.2f}" for loss, _ in lost)
+            parts.append((ok, f"σ = {column:g}: {row} and {plain} lose {words} points"))
     return verdict(parts)
+
+
+def _lost(clean: dict, noisy: dict) -> tuple[float | None, float]:
+    """What noise costs, in points, and its standard error."""
+    if not (clean["n"] and noisy["n"]):
+        return None, 0.0
+    return clean["mean"] - noisy["mean"], hypot(clean["stderr"] or 0.0, noisy["stderr"] or 0.0)
 
 
 CLAIMS = (
     Claim(
         name="The DPSGD rows",
-        says="the printed accuracies of DPSGD; ours at or above every one",
+        asks="whether ours reach every accuracy that is printed of DPSGD",
         source="v1 Table 4",
         table=TABLE,
-        judge=partial(_printed_reached, TABLE),
+        judge=partial(printed_reached, TABLE, _dpsgd_cells(TABLE)),
     ),
     Claim(
         name="SI-DPSGD is more accurate than DPSGD at the same claimed ε",
@@ -83,25 +103,33 @@ CLAIMS = (
     ),
     Claim(
         name="SI-DPSGD has the privacy of DPSGD",
-        says="we may utilize the well-developed moments accountant to guarantee that the training process ensures "
-        "(ε, δ)-DP",
-        source="v1 lemma 4.1",
+        says="since our method is a variant of Gaussian mechanisms, we may utilize the well-developed moments "
+        "accountant … to guarantee that the training process ensures (ε, δ)-DP",
+        source="v1 section 4, after lemma 4.1",
         table=TABLE,
         judge=_same_privacy,
     ),
     Claim(
         name="DPSGD loses half of its accuracy at ε = 0.025",
-        says="training with DPSGD results in a 50% reduction in accuracy",
+        says="Training with DPSGD results in a 50% reduction in accuracy for the same model",
         source="v1 section 5",
         table=TABLE,
         judge=_dpsgd_collapses,
     ),
     Claim(
         name="Normalisation helps private training",
-        says="normalization layers also have a large beneficial impact on the performance",
+        asks="whether layer norm makes DPSGD more accurate at every ε",
+        source="v1 Table 4",
+        table=TABLE,
+        judge=partial(no_worse, TABLE, [("DPSGD (LN-LeNet-5)", "DPSGD (LeNet-5)")]),
+    ),
+    Claim(
+        name="20 % more accurate than DPSGD on MNIST",
+        says="we obtain a 20% accuracy improvement over DPSGD on the MNIST and CIFAR10 datasets with DP-privacy "
+        "budgets of ε = 0.05 and ε = 2.0",
         source="v1 abstract",
         table=TABLE,
-        judge=partial(no_worse, TABLE, dict([tuple(PAIRS)])),
+        judge=_twenty_points,
     ),
     Claim(
         name="Normalisation also helps when the updates are noisy",
@@ -112,10 +140,10 @@ CLAIMS = (
     ),
     Claim(
         name="Texts: the DPSGD rows",
-        says="the printed accuracies of DPSGD; ours at or above every one",
+        asks="whether ours reach every accuracy that is printed of DPSGD",
         source="v1 Table 6",
         table=TEXTS,
-        judge=partial(_printed_reached, TEXTS),
+        judge=partial(printed_reached, TEXTS, _dpsgd_cells(TEXTS)),
     ),
     Claim(
         name="Texts: SI-DPSGD is more accurate than DPSGD at the same claimed ε",
@@ -126,9 +154,9 @@ CLAIMS = (
     ),
     Claim(
         name="Texts: normalisation helps private training",
-        says="normalization layers also have a large beneficial impact on the performance",
-        source="v1 abstract",
+        asks="whether layer norm makes DPSGD more accurate at every ε",
+        source="v1 Table 6",
         table=TEXTS,
-        judge=partial(no_worse, TEXTS, dict([tuple(TEXT_PAIRS)])),
+        judge=partial(no_worse, TEXTS, [("DPSGD (LN-BiLSTM-DL)", "DPSGD (BiLSTM-DL)")]),
     ),
 )

@@ -5,7 +5,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-
 ROUNDING = 8  # units of rounding that an inner product of float32 numbers may be off by
 
 
