@@ -1,6 +1,6 @@
 """The opening cell of every notebook: its parameters checked, its exhibits and results at hand.
 
-    python -m lib.notebook
+    python -m lib.notebook [03 …]
 
 executes the committed notebooks again, after their results or their text have changed.
 
@@ -8,6 +8,7 @@ papermill only warns of a parameter that a notebook does not have, and runs on w
 that is mistyped, in name or in value, is refused before anything is trained.
 """
 
+import argparse
 import ast
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -112,6 +113,10 @@ def refresh(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m lib.notebook", description="Execute committed notebooks again.")
+    parser.add_argument("number", nargs="*", help="of the notebooks, such as 03; all by default")
+    asked = tuple(parser.parse_args().number)
     for path in sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb")):
-        print(path.name)
-        refresh(path)
+        if path.name.startswith(asked or ""):
+            print(path.name)
+            refresh(path)

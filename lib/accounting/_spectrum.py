@@ -1,11 +1,11 @@
 """Correlated noise between DPSGD and SI-DPSGD: one power of one matrix, and what it guarantees.
 
 Let A be the lower triangular matrix of ones, so that A g are the sums of the first gradients, which the iterates are.
-Releasing C g + ξ, with ξ of independent rows N(0, z²) in units of the clip norm, tells as much as the noisy gradients
-g + C⁻¹ ξ; everything else is post-processing.  DPSGD has C = I, and SI-DPSGD, whose iterates are A g + ξ, has C = A.
+Releasing S g + ξ, with ξ of independent rows N(0, z²) in units of the clip norm, tells as much as the noisy gradients
+g + S⁻¹ ξ; everything else is post-processing.  DPSGD has S = I, and SI-DPSGD, whose iterates are A g + ξ, has S = A.
 Between them lie
 
-    ``C = A^p``, 0 ≤ p ≤ 1: Toeplitz, with the coefficients of (1 − x)^−p, c_k = Γ(k + p) / (Γ(p) k!)
+    ``S = A^p``, 0 ≤ p ≤ 1: Toeplitz, with the coefficients of (1 − x)^−p, s_k = Γ(k + p) / (Γ(p) k!)
 
     >>> Spectrum(power=0.5, steps=4).strategy.tolist()
     [1.0, 0.5, 0.375, 0.3125]
@@ -15,7 +15,7 @@ Between them lie
     >>> one_pass.sensitivity(period=100)  # √T: the claim that SI-DPSGD has DPSGD's guarantee is off by that much
     10.0
 
-An example that takes part in every ``period``-th step moves C g by at most ‖Σ_j C e_{j·period}‖ C (the coefficients are
+An example that takes part in every ``period``-th step moves S g by at most ‖Σ_j S e_{j·period}‖ C (the coefficients are
 not negative, so gradients that all point one way are the worst), and the release is µ-GDP with µ = that ÷ z, whoever
 chooses the gradients from what was released before (Denisov et al. 2022, 2202.08312, theorem 2.1; several
 participations: Choquette-Choo et al. 2022, 2211.06530).
@@ -40,7 +40,7 @@ class Spectrum:
     ========  ==========================================================================================================
     power     p: 0 DPSGD, ½ the near-optimal square root, 1 SI-DPSGD
     bands     b: how many coefficients are kept; 0: all.  1 is DPSGD for every p
-    banded    noise: those of C⁻¹, so that step t's noise is a sum of b draws | strategy: those of C, so that steps b
+    banded    noise: those of S⁻¹, so that step t's noise is a sum of b draws | strategy: those of S, so that steps b
               and more apart share nothing, which amplification by sampling asks for (2306.08153)
     ========  ==========================================================================================================
 
@@ -63,16 +63,16 @@ class Spectrum:
 
     @cached_property
     def strategy(self) -> np.ndarray:
-        """The first column of C, shape (T,); none of it is negative."""
+        """The first column of S, shape (T,); none of it is negative."""
         return self._kept(self.power) if self.banded == "strategy" else _inverse(self._kept(-self.power))
 
     @cached_property
     def noise(self) -> np.ndarray:
-        """The first column of C⁻¹, shape (T,): step t's noise is Σ_k noise_k ξ_{t−k}."""
+        """The first column of S⁻¹, shape (T,): step t's noise is Σ_k noise_k ξ_{t−k}."""
         return self._kept(-self.power) if self.banded == "noise" else _inverse(self._kept(self.power))
 
     def sensitivity(self, *, period: int) -> float:
-        """Of C g, in multiples of the clip norm, where an example takes part in one fixed step of every ``period``.
+        """Of S g, in multiples of the clip norm, where an example takes part in one fixed step of every ``period``.
 
         The worst is the first step: every later column is the same, cut shorter.
         """
@@ -85,7 +85,7 @@ class Spectrum:
     def error(self, *, period: int) -> float:
         """Root mean square, over the T iterates, of the noise on a sum of gradients, in units of C/µ.
 
-        What a loss that is linear in the weights sees of the noise at equal guarantee: ‖A C⁻¹‖_F · sensitivity ÷ √T.
+        What a loss that is linear in the weights sees of the noise at equal guarantee: ‖A S⁻¹‖_F · sensitivity ÷ √T.
         """
         of_sums = np.cumsum(self.noise)
         return math.sqrt(float(np.sum(np.cumsum(of_sums**2))) / self.steps) * self.sensitivity(period=period)

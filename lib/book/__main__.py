@@ -1,5 +1,6 @@
 """The command ``python -m lib.book``."""
 
+import argparse
 from pathlib import Path
 
 from lib import book, ledger
@@ -8,6 +9,7 @@ from lib.store import Store
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m lib.book", description="Write what make report writes.").parse_args()
     ledger.write(REPOSITORY / "README.md")
     out = REPOSITORY / "out"
     out.mkdir(exist_ok=True)

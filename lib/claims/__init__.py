@@ -33,6 +33,10 @@ class Verdict:
     def __str__(self) -> str:
         return f"{self.status}: {self.evidence}"
 
+    def on_lines(self) -> str:
+        """The status, and below it a line for each piece of evidence."""
+        return "\n  ".join([self.status, *self.evidence.split("; ")])
+
     def in_short(self, most: int = 2) -> str:
         """At most so many of the decisive numbers, and how many more there are."""
         more = [f"and {len(self.decisive) - most} more"] if len(self.decisive) > most else []

@@ -10,25 +10,37 @@ from matplotlib.figure import Figure
 
 from lib import report
 from lib.store import Store
-from lib.tables import Column, Table
+from lib.tables import Column, Printed, Row, Table
 
 sns.set_theme(style="whitegrid", context="notebook")
 
 
 def against_column(table: Table, tier: str, store: Store) -> Figure:
-    """Accuracy against the table's column, a panel for each row with its own scale: ours with its standard error, and
-    what is printed as crosses."""
+    """Accuracy against the table's column, a panel for each row with its own scale: ours with its standard error,
+    hollow where a single run has none; what is printed as crosses, and a printed range as a line.
+
+    A row of which there is nothing to show has no panel.
+    """
     frame = report.summary(table, tier, store)
-    figure, panels = _panels(list(table.rows), width=4.6, height=3.0)
-    for axes, (row, of_row) in zip(panels, frame.groupby("row", sort=False), strict=False):
-        spread = of_row["stderr"].astype(float).fillna(0.0)
-        axes.errorbar(
-            range(len(of_row)), of_row["mean"].astype(float), spread, marker="o", capsize=3, label="ours ± s.e."
-        )
-        printed = [
-            (i, cell.mean) for i, cell in enumerate(of_row["printed"]) if cell is not None and cell.mean is not None
-        ]
-        axes.plot(*zip(*printed, strict=True) if printed else ((), ()), "kx", label="printed")
+    places = {column: i for i, column in enumerate(table.columns)}
+    shown = {row: _printed(table, row) for row in table.rows}
+    shown = {row: found for row, found in shown.items() if found or frame[frame["row"] == row]["n"].any()}
+    figure, panels = _panels(list(shown), width=4.6, height=3.0)
+    for axes, (row, printed) in zip(panels, shown.items(), strict=False):
+        of_row = frame[(frame["row"] == row) & (frame["n"] > 0)]
+        at = [places[None if pd.isna(column) else column] for column in of_row["column"]]
+        if len(of_row):
+            spread = of_row["stderr"].astype(float)
+            axes.errorbar(at, of_row["mean"].astype(float), spread.fillna(0.0), marker="o", label="ours ± s.e.")
+            single = [(i, cell.mean) for i, cell in zip(at, of_row.itertuples(), strict=True) if cell.n == 1]
+            axes.plot(
+                *zip(*single, strict=True) if single else ((), ()), "o", color="C0", markerfacecolor="white", zorder=5
+            )
+        if printed:
+            axes.plot([places[column] for column in printed], [c.mean for c in printed.values()], "kx", label="printed")
+        for column, number in printed.items():
+            if number.up_to is not None:
+                axes.plot([places[column]] * 2, [number.mean, number.up_to], "k-x")
         axes.set(title=row, ylabel="accuracy (%)")
         axes.set_xticks(range(len(table.columns)), report.heads(table), rotation=30)
         axes.legend(fontsize="small")
@@ -36,16 +48,28 @@ def against_column(table: Table, tier: str, store: Store) -> Figure:
     return _closed(figure)
 
 
+def _printed(table: Table, row: Row) -> dict[Column, Printed]:
+    """The numbers that are printed of a row, by column."""
+    numbers = {column: table.printed.get((row, column)) for column in table.columns}
+    return {column: cell for column, cell in numbers.items() if cell is not None and cell.mean is not None}
+
+
 def at_column(table: Table, tier: str, store: Store, *, column: Column) -> Figure:
-    """Every row's accuracy in one column: ours as bars with their standard error, and what is printed as crosses."""
+    """Every row's accuracy in one column: ours as bars with their standard error, and what is printed as crosses.
+
+    A row of which there is neither has no line.
+    """
     frame = report.summary(table, tier, store)
     frame = frame[[value == column or (column is None and pd.isna(value)) for value in frame["column"]]]
-    figure, axes = plt.subplots(figsize=(9, 3.6))
-    spread = frame["stderr"].astype(float).fillna(0.0)
-    axes.barh(frame["row"], frame["mean"].astype(float).fillna(0.0), xerr=spread, height=0.6, label="ours ± s.e.")
-    printed = {row: table.printed.get((row, column)) for row in table.rows}
-    known = [(cell.mean, row) for row, cell in printed.items() if cell is not None and cell.mean is not None]
-    axes.plot(*zip(*known, strict=True) if known else ((), ()), "kx", label="printed")
+    found = frame[frame["n"] > 0].set_index("row")
+    printed = {row: numbers[column].mean for row in table.rows if column in (numbers := _printed(table, row))}
+    rows = [row for row in table.rows if row in found.index or row in printed]
+    figure, axes = plt.subplots(figsize=(9, 1.2 + 0.3 * len(rows)))
+    places = {row: i for i, row in enumerate(rows)}
+    spread = found["stderr"].astype(float).fillna(0.0)
+    axes.barh([places[row] for row in found.index], found["mean"].astype(float), xerr=spread, label="ours ± s.e.")
+    axes.plot(list(printed.values()), [places[row] for row in printed], "kx", label="printed")
+    axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
     axes.set(title=report.heads(table)[table.columns.index(column)], xlabel="accuracy (%)", xlim=(0, 100))
     axes.legend(fontsize="small")

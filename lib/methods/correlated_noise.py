@@ -1,14 +1,14 @@
 """DPSGD whose noise is correlated over time: the spectrum between DPSGD and SI-DPSGD, at an ε that is proven.
 
-    ``ĝ_t = (Σ_{i in batch} g_i · min(1, C/‖g_i‖) + zC Σ_k c'_k ξ_{t−k}) / L``,  ξ ~ N(0, 1)
+    ``ĝ_t = (Σ_{i in batch} g_i · min(1, C/‖g_i‖) + zC Σ_k s'_k ξ_{t−k}) / L``,  ξ ~ N(0, 1)
 
-c' are the coefficients of C⁻¹ = A^−p (:class:`lib.accounting.Spectrum`), p the run's ``noise_power``: 0 is DPSGD, 1 is
+s' are the coefficients of S⁻¹ = A^−p (:class:`lib.accounting.Spectrum`), p the run's ``noise_power``: 0 is DPSGD, 1 is
 SI-DPSGD, each step taking the last one's noise away, and p = ½ its sound heir: most of the noise is taken away later,
 for a sensitivity that grows with log T and not with √T.
 
 ``sampler`` fixed_order   every example comes back after exactly one epoch, so the sensitivity is known exactly, and
-                          nothing is gained by sampling.  ``noise_bands`` keeps the first b of c', hence b draws
-``sampler`` poisson       b bands of C itself: what an example adds in steps b and more apart is then orthogonal, and
+                          nothing is gained by sampling.  ``noise_bands`` keeps the first b of s', hence b draws
+``sampler`` poisson       b bands of S itself: what an example adds in steps b and more apart is then orthogonal, and
                           where the examples take turns, b steps each, every turn is a Poisson sample of its own
                           (Choquette-Choo et al. 2023, 2306.08153, theorem 4).  One band is DPSGD
 """
@@ -38,7 +38,7 @@ class CorrelatedNoise(DPSGD):
         # The accountant counts K participations in a fixed order as √K, and those of Poisson sampling one by one.
         discount = moved / math.sqrt(run.epochs) if in_order else moved
         super().__init__(run, examples, model, discount=discount, groups=1 if in_order else run.noise_bands)
-        self.sensitivity = f"sensitivity {moved:.4g} C of C = A^{run.noise_power:g}"
+        self.sensitivity = f"sensitivity {moved:.4g} C of S = A^{run.noise_power:g}"
         self._recursive = not in_order
         self._weights = np.trim_zeros((-spectrum.strategy if self._recursive else spectrum.noise)[1:], "b")
         self._past: dict[str, Tensor] = {}  # (bands − 1, parameters) of unit noise, the oldest overwritten

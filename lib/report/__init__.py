@@ -38,13 +38,13 @@ SYMBOLS = {
 def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
     """The table as text: for every row ours, printed, step size and epochs of ours; then privacy and the command.
 
-    Where cells differ in their privacy, every row has a line of claimed / proven / audited ε.
+    Where cells differ in their privacy, there is a second table, of claimed / proven / audited ε.
 
     ``store``: by default where the records of ``tier`` live.
     """
     store = store or Store(folder(tier))
     cells = summary(table, tier, store)
-    lines, each_private = {}, cells["privacy"][cells["privacy"] != ""].nunique() > 1
+    lines, epsilons, each_private = {}, {}, cells["privacy"][cells["privacy"] != ""].nunique() > 1
     for row in table.rows:
         of_row = cells[cells["row"] == row]
         if row not in table.not_run:
@@ -53,8 +53,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
         if any(cell is not None for cell in printed):
             lines[row, "printed"] = ["–" if cell is None else cell.text for cell in printed]
         if row not in table.not_run:
-            if each_private:
-                lines[row, "ε"] = [cell.privacy.split(" (")[0] or "–" for cell in of_row.itertuples()]
+            epsilons[row] = [cell.privacy.split(" (")[0] or "–" for cell in of_row.itertuples()]
             lines[row, "lr, epochs"] = [
                 "–" if pd.isna(c.lr) else f"{c.lr:g}{'*' * c.at_an_end}, {c.epochs:.0f}" for c in of_row.itertuples()
             ]
@@ -67,12 +66,16 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             *(["* at an end of the step sizes searched: another may be better"] if cells["at_an_end"].any() else []),
             *(f"{row}, not run: {why}" for row, why in table.not_run.items()),
             *([f"tier {tier}: {table.notes[tier]}"] if tier in table.notes else []),
-            *(["ε: claimed / proven / audited"] if each_private else []),
+            *(["ε: claimed / proven / audited", _framed(epsilons, table)] if each_private else []),
             *data(table, tier, store),
             f"privacy (claimed / proven / audited ε): {privacy(table, tier, store)}",
             f"command: {command(table, tier, seeds(table, tier, store))}",
         ]
     )
+
+
+def _framed(lines: dict[str, list[str]], table: Table) -> str:
+    return pd.DataFrame(lines.values(), index=list(lines), columns=heads(table)).to_string()
 
 
 def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:

@@ -41,17 +41,23 @@ def private_cells(tier: str, store: Store) -> pd.DataFrame:
 
 
 def differences(table: Table, bases: Mapping[Row, Row], tier: str, store: Store) -> pd.DataFrame:
-    """One line for each row of ``bases``, in the first column: its accuracy, less that of its base, and its ε."""
-    column, means = table.columns[0], {}
+    """One line for each row of ``bases``, in the first column: its accuracy, n, less that of its base, and its ε."""
+    column, means, counts = table.columns[0], {}, {}
     for cell in summary(table, tier, store).to_dict("records"):
         if cell["column"] == column:
             means[cell["row"]] = cell["mean"] if cell["n"] else float("nan")
+            counts[cell["row"]] = cell["n"]
     lines = {}
     for row, base in bases.items():
         epsilons = _epsilons(list(records(table, row, column, tier, store)))
         of_row = {head: epsilons.get(head) for head in ("claimed", "proven")}
-        lines[row] = {"accuracy": means[row], "change": means[row] - means[base], **of_row}
-    return pd.DataFrame.from_dict(lines, orient="index").astype(float)
+        numbers = {"accuracy": means[row], "change": means[row] - means[base], **of_row}
+        lines[row] = {"n": counts[row], "beside": base, **{name: _number(value) for name, value in numbers.items()}}
+    return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
 
 
 def _epsilons(of_cell: list[Record]) -> dict[str, float | None]:
