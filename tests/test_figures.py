@@ -1,12 +1,17 @@
 """Figures of accountants and of speed, and one column of a table."""
 
 import math
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
+from ipywidgets import FloatSlider
 
 from lib import accounting, figures, tables
 from lib.figures import accountants, noise_over_time, scores, speed
+from lib.figures.dots import dots
+from lib.figures.widget import moved_by
 
 TABLE = tables.load("mnist_si_dpsgd")
 
@@ -80,3 +85,21 @@ def test_scores_are_shown_in_units_of_the_canaries_left_out():
     assert 7 < apart.get_xlim()[1] < 13
     assert alike.get_xlim()[1] < 5
     assert [text.get_text() for text in apart.get_legend().get_texts()] == ["trained on", "left out"]
+
+
+def test_a_slider_that_is_moved_changes_its_figure():
+    sliders = {"noise_multiplier": FloatSlider(value=4.0, max=8.0), "sampling_prob": FloatSlider(value=0.01, step=0.01)}
+    drawn = partial(accountants.relations_drawn, steps=10, delta=1e-5)
+    *shown, picture = moved_by(sliders, drawn).children
+    before = picture.value
+    assert shown == list(sliders.values())
+    assert before == figures.png(drawn(noise_multiplier=4.0, sampling_prob=0.01))
+    sliders["noise_multiplier"].value = 2.0
+    assert picture.value != before
+
+
+def test_dots_are_the_numbers_and_what_is_infinite_has_none():
+    frame = pd.DataFrame({"one": {"a": 0.5, "b": math.inf}, "other": {"a": math.nan, "b": 20.0}})
+    axes = dots(frame, title="").axes[0]
+    assert sorted(text.get_text() for text in axes.texts) == ["0.5", "20"]
+    assert tuple(axes.get_xlim()) == pytest.approx((0.5 / 3, 60.0))

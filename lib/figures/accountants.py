@@ -9,6 +9,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from lib import accounting
+from lib.figures.dots import dots
 
 SUBSAMPLED = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
 
@@ -63,6 +64,11 @@ def under_two_relations(*, noise_multiplier: float, sampling_prob: float, steps:
             for kind, how in kinds.items()
         }
     ).rename_axis("accountant")
+
+
+def relations_drawn(**setting: float) -> Figure:
+    """:func:`under_two_relations` as dots."""
+    return dots(under_two_relations(**setting), title="the same noise, steps and batches")
 
 
 def limit_error(*, sigmas: Sequence[float], sampling_prob: float, epochs: Sequence[int], delta: float) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from lib import accounting, report
+from lib.figures.dots import dots
 from lib.store import Store
 from lib.tables import Table
 
@@ -32,6 +33,13 @@ def claimed_and_true(
             "true δ at the claimed ε": accounting.si_dpsgd_delta(epsilon=claimed, **how),
         }
     )
+
+
+def claimed_and_true_drawn(**setting: float) -> Figure:
+    """:func:`claimed_and_true` as dots."""
+    found = claimed_and_true(**setting)
+    true = found.pop("true δ at the claimed ε")
+    return dots(found.to_frame("ε"), title=f"δ is {true:.3g} at the claimed ε, not {setting.get('delta', 1e-5):.0e}")
 
 
 def against_power(table: Table, tier: str, store: Store, *, powers: dict[str, float], dashed: Sequence[str]) -> Figure:
