@@ -20,6 +20,7 @@ never does.  A paper that scales its noise to 2C, as batch clipping's N(0, (2Cσ
 
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from lib.accounting import _calibration, _registry
 from lib.accounting._event import NEIGHBOURING_RELATIONS, SAMPLERS, Event, checked_delta, checked_epsilon
@@ -154,14 +155,20 @@ def composed_epsilon(events: Iterable[Event], *, delta: float = 1e-5, accountant
 
     Events without steps cost nothing.  Raises ``ValueError`` as :func:`epsilon` does.
     """
-    delta, module = checked_delta(delta), _registry.load(accountant)
-    events = tuple(events)
+    delta, events = checked_delta(delta), tuple(events)
+    _registry.load(accountant)  # an unknown one is refused, whatever the events
     for event in events:
         check_match(accountant, event.sampler, event.neighbouring_relation)
     happened = tuple(event for event in events if event.steps)
     if any(event.noise_multiplier == 0.0 for event in happened):
         return math.inf
-    return module.epsilon(happened, delta) if happened else 0.0
+    return _epsilon(accountant, happened, delta) if happened else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(accountant: str, events: tuple[Event, ...], delta: float) -> float:
+    """A report asks for the same ε over and over."""
+    return _registry.load(accountant).epsilon(events, delta)
 
 
 def smallest_noise(

@@ -13,6 +13,7 @@ same guarantee as DPSGD" does not follow.  Constant step size, no momentum; neig
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
@@ -69,6 +70,7 @@ def si_dpsgd_delta(
     return gdp_delta(_transcript_mu(event), epsilon) if released == "transcript" else _last_delta(event, epsilon)
 
 
+@lru_cache(maxsize=1024)
 def _last_delta(event: Event, epsilon: float) -> float:
     counts = np.arange(event.steps + 1)
     mass = binom.pmf(counts, event.steps, event.sampling_prob)
