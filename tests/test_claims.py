@@ -106,8 +106,8 @@ class TestAbove:
             (cell(95.0), cell(95.0), True),
             (cell(94.8), cell(95.0), None),  # 2 × √2 × 0.1 = 0.28
             (cell(94.7), cell(95.0), False),
-            (cell(93.0, None, 1), cell(95.0, None, 1), None),  # a single run is taken to be ± 1
-            (cell(92.0, None, 1), cell(95.0, None, 1), False),
+            (cell(90.0, None, 1), cell(95.0, None, 1), None),  # a single run is taken to be ± 2
+            (cell(89.0, None, 1), cell(95.0, None, 1), False),
             (cell(0.0, n=0), cell(95.0), None),
             (cell(90.0, at_an_end=True), cell(95.0), None),  # another step might have reached more
             (cell(90.0), cell(95.0, at_an_end=True), False),

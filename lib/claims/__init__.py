@@ -18,7 +18,7 @@ from lib.store import Store
 from lib.tables import Column, Row
 
 MISSING = "–"  # as :func:`lib.report.ours` writes a cell without runs
-ONE_RUN = 1.0  # points that a single run, which has no spread of its own, is taken to have as standard error
+ONE_RUN = 2.0  # points that a single run, which has no spread of its own, is taken to have as standard error
 Part = tuple[bool | None, str]  # whether it holds, and the evidence; None: not known
 
 
