@@ -27,8 +27,10 @@ def _flat(rows: tuple[Row, ...], tier: str, store: Store) -> Verdict:
             continue
         best, worst = (f(of_row, key=lambda cell: cell["mean"]) for f in (max, min))
         spread = best["mean"] - worst["mean"]
-        ok = spread <= FLAT or (None if worst["at_an_end"] else False)
-        why = " (the step size there is at an end of its search)" if ok is None else ""
+        if spread > FLAT and worst["at_an_end"]:
+            ok, why = None, " (the step size there is at an end of its search)"
+        else:
+            ok, why = limited(spread <= FLAT, tier)
         numbers = f"{told(best)} at σ = {best['column']:g} to {told(worst)} at σ = {worst['column']:g}"
         parts.append((ok, f"{row} {numbers}, a spread of {spread:.2f} points{why}"))
     return verdict(parts)
