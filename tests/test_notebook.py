@@ -29,7 +29,7 @@ def test_it_says_how_many_runs_are_stored_and_missing():
     assert [table.name for table in notebook.exhibits] == ["mnist_noise", "mnist_convergence"]
     for line, total in zip(lines, (8 * 36 + 5 * 36, 8 * 6 + 5 * 12), strict=True):
         stored, missing = map(int, re.search(r"(\d+) runs stored, (\d+) missing", line).groups())
-        assert stored + missing == total
+        assert total <= stored + missing <= 2 * total  # a search may have gone on beyond its grid
 
 
 def test_a_notebook_may_have_no_figure():
