@@ -12,6 +12,7 @@ s/z-GDP, and k of them together, chosen adaptively or not, are √k·s/z-GDP.
 
 import math
 
+import numpy as np
 from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
 from scipy.stats import norm
 
@@ -57,7 +58,10 @@ def analytic_gaussian(
 
 def gdp_epsilon(mu: float, delta: float) -> float:
     """ε at ``delta`` of a µ-GDP mechanism; ∞ where µ is."""
-    return math.inf if math.isinf(mu) else float(get_epsilon_gaussian(1 / mu, delta))
+    if math.isinf(mu):
+        return math.inf
+    with np.errstate(divide="ignore"):  # it takes the logarithm of 0 where ε is astronomical, and means it
+        return float(get_epsilon_gaussian(1 / mu, delta))
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
