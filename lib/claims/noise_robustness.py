@@ -122,8 +122,11 @@ def dropped(name: str, row: Row, most: float, tier: str, store: Store) -> list[t
 
 def unharmed(name: str, rows: tuple[Row, ...], most: float, tier: str, store: Store) -> Verdict:
     """Whether noise of no σ costs a row more than so many points."""
-    parts = [part for row in rows for part in dropped(name, row, most, tier, store)]
-    return verdict([(limited(ok, tier)[0], text + limited(ok, tier)[1]) for ok, text in parts])
+    parts = []
+    for ok, text in (part for row in rows for part in dropped(name, row, most, tier, store)):
+        ok, why = limited(ok, tier)
+        parts.append((ok, text + why))
+    return verdict(parts)
 
 
 def _harmed(tier: str, store: Store) -> Verdict:
