@@ -4,7 +4,6 @@ import platform
 import resource
 import subprocess
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ def describe(
     device: torch.device, *, started: datetime, seconds: float, data: str = "", data_sha256: str = ""
 ) -> dict[str, Any]:
     """The ``env`` block of a record; peak memory in MiB, of the GPU or, on the CPU, of the whole process."""
-    commit, dirty = _version()
     return {
-        "git_commit": commit,
-        "dirty": dirty,
+        "git_commit": _COMMIT,
+        "dirty": _DIRTY,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine() + " CPU",
@@ -54,13 +52,15 @@ def _peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # kilobytes on Linux
 
 
-@lru_cache(maxsize=1)
 def _version() -> tuple[str | None, bool | None]:
-    """Commit of the code, and whether ``lib`` differs from it; (None, None) outside a git checkout."""
+    """Commit of the code, and whether files of ``lib`` differ from it or are new; (None, None) outside a checkout."""
     git = ["git", "-C", str(_REPOSITORY)]
     try:
         commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "lib"], check=False, capture_output=True)
+        changed = subprocess.run([*git, "status", "--porcelain", "--", "lib"], check=True, capture_output=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None, None
-    return commit, changed.returncode != 0
+    return commit, changed != b""
+
+
+_COMMIT, _DIRTY = _version()  # while this is imported: a run that ends hours later was made by this code

@@ -36,6 +36,7 @@ class Lease:
     host: str | None  # None while the owner has not yet written who it is
     pid: int | None
     parent: int | None
+    began: str | None = None  # when its process did: numbers of processes are used again
     _touched: float = field(default=0.0, repr=False)
 
     @classmethod
@@ -48,8 +49,8 @@ class Lease:
         path = folder / f"{run_id}.{0 if latest is None else _number(latest) + 1}.lease"
         try:
             with path.open("x", encoding="utf-8") as file:
-                lease = cls(path, _here(), os.getpid(), os.getppid())
-                json.dump({"host": lease.host, "pid": lease.pid, "parent": lease.parent}, file)
+                lease = cls(path, _here(), os.getpid(), os.getppid(), _began(os.getpid()))
+                json.dump({name: getattr(lease, name) for name in ("host", "pid", "parent", "began")}, file)
         except FileExistsError:
             return None
         return lease
@@ -77,7 +78,8 @@ class Lease:
             return True
         except PermissionError:  # it lives, and is somebody else's
             return False
-        return _zombie(self.pid)
+        began = _began(self.pid)
+        return began == "dead" or self.began not in (None, began)
 
     @property
     def of_a_child(self) -> bool:
@@ -119,9 +121,10 @@ def _here() -> str:
     return socket.gethostname() + (f" {os.readlink(space)}" if space.exists() else "")
 
 
-def _zombie(pid: int) -> bool:
-    """Whether the process is dead and only its parent has not noticed (Linux)."""
+def _began(pid: int) -> str | None:
+    """When the process did, in the kernel's ticks; "dead" if only its parent has not noticed that it is (Linux)."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (OSError, IndexError):
-        return False
+        of_process = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return "dead" if of_process[0] == "Z" else of_process[19]

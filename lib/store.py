@@ -63,7 +63,10 @@ def validate(record: Record) -> Record:
 def read(path: Path) -> Record:
     """The record in ``path``, validated; ``StoreError`` names the file if it is malformed or half-written."""
     try:
-        return validate(json.loads(path.read_text(encoding="utf-8")))
+        record = validate(json.loads(path.read_text(encoding="utf-8")))
+        if record["id"] != path.stem[-12:]:
+            raise StoreError(f"expected the id that its name ends with; got {record['id']}")
+        return record
     except (StoreError, ValueError) as error:
         raise StoreError(f"{path}: not a valid record: {error}; move it away to train this run again") from error
 

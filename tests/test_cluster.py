@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from test_faults import nothing_is_left_over, wait_for
-from test_sweep import contents
+from test_faults import wait_for
+from test_sweep import contents, nothing_is_left_over
 
 from lib import sweep, tables
 from lib.sweep import RUNNING

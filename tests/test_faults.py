@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_sweep import SMALL, contents
+from test_sweep import SMALL, contents, nothing_is_left_over
 
 from lib import sweep
 from lib.lease import leases
@@ -58,10 +58,6 @@ def stored(process: subprocess.Popen) -> int:
     said, complained = process.communicate()
     assert process.returncode == 0, complained
     return int(said.split()[0])
-
-
-def nothing_is_left_over(root: Path) -> bool:
-    return not [path for path in root.rglob("*") if path.is_file() and path.suffix != ".json"]
 
 
 def wait_for(there: Callable[[], Any]) -> Any:

@@ -2,7 +2,9 @@
 
 import re
 import time
+from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from conftest import make_run
@@ -11,6 +13,7 @@ from lib import data, sweep, tables
 from lib.lease import Lease
 from lib.store import Store, StoreError
 from lib.sweep import _work
+from lib.sweep._pool import WorkerDied
 from lib.tables import Table
 from lib.train.pretrained import FOLDER
 
@@ -41,12 +44,16 @@ PRETRAINED = {"pretrained_on": "cifar100", "pretraining_epochs": 1}
 
 
 def go(tmp_path, table=SMALL, **how) -> sweep.Sweep:
-    return sweep.run(table, root=tmp_path / "results", backend="sequential", n_jobs=1, progress=False, **how)
+    return sweep.run(table, root=tmp_path / "results", backend="sequential", n_jobs=2, progress=False, **how)
 
 
 def contents(root) -> dict:
     """Every record under ``root`` without what depends on machine and moment."""
     return {record["id"]: {k: v for k, v in record.items() if k != "env"} for _, record in Store(root).filed()}
+
+
+def nothing_is_left_over(root) -> bool:
+    return not [path for path in root.rglob("*") if path.is_file() and path.suffix != ".json"]
 
 
 def test_a_sweep_stores_tuning_and_cells_once(tmp_path):
@@ -116,8 +123,62 @@ def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkey
         return record
 
     monkeypatch.setattr(_work, "train", while_another_stores_it)
-    assert _work.work(asked, **how) == (asked, _work.ELSEWHERE)
+    assert _work.work(asked, **how) == _work.ELSEWHERE
     assert Store(tmp_path).get(asked)["metrics"] == {"validation_accuracy": 1.0}
+    assert nothing_is_left_over(tmp_path)
+
+
+def test_what_a_worker_left_that_died_as_soon_as_it_had_stored_its_run_is_removed(tmp_path):
+    asked = SMALL.tuning("none", 0.0, tier="smoke", lr=0.01)
+    how = {"table": "small", "root": tmp_path, "deadline": None, "threads": 1, "silent": 60.0}
+    assert _work.work(asked, **how) == _work.STORED
+    (tmp_path / sweep.RUNNING / f"{asked.id}.checkpoint").write_bytes(b"left")
+    assert _work.work(asked, **how) == _work.ELSEWHERE
+    assert nothing_is_left_over(tmp_path)
+
+
+class Pool:
+    """Workers, four at a time, that die with a run that is ``deadly``, all together."""
+
+    def __init__(self, runs, *deadly):
+        self.missing, self.deadly, self.died, self.asked = list(runs), deadly, Counter(), []
+
+    def outcomes(self, runs):
+        self.asked.append(len(runs))
+        for first in range(0, len(runs), 4):
+            in_hand = runs[first : first + 4]
+            if set(in_hand) & set(self.deadly):
+                self.died.update(run.id for run in in_hand)
+                raise WorkerDied("killed")
+            for run in in_hand:
+                self.missing.remove(run)
+                yield run, sweep.STORED
+
+    def complete(self, monkeypatch):
+        monkeypatch.setattr(sweep, "POLL", 0.0)
+        result = sweep.Sweep()
+        bar = SimpleNamespace(n=0, total=0, update=lambda: None)
+        sweep._complete(lambda: list(self.missing), self.outcomes, lambda: Counter(self.died), result, bar)
+        return result
+
+
+def test_a_run_that_kills_its_workers_is_named_and_no_other_is_blamed(monkeypatch):
+    runs = [make_run(seed=seed) for seed in range(12)]
+    pool = Pool(runs, runs[5])
+    result = pool.complete(monkeypatch)
+    assert result.stored == 11
+    assert result.failed == [f"{runs[5].words}-{runs[5].id}: 3 times its worker died: killed"]
+    assert pool.missing == [runs[5]]
+    assert pool.asked[:2] == [12, 4]  # then those that were in hand, one at a time
+    assert set(pool.asked[2:]) == {1}
+
+
+def test_workers_that_die_with_nothing_in_hand_end_the_sweep(monkeypatch):
+    pool = Pool([make_run()], make_run())
+    monkeypatch.setattr(pool.died, "update", lambda _: None)
+    result = pool.complete(monkeypatch)
+    assert pool.asked == [1, 1, 1]
+    assert result.failed == ["3 times in a row workers died with no run in hand: killed"]
 
 
 def test_a_run_whose_pretraining_somebody_else_is_at_is_left_for_later(tmp_path, monkeypatch):
@@ -126,9 +187,9 @@ def test_a_run_whose_pretraining_somebody_else_is_at_is_left_for_later(tmp_path,
     pretrained = {"pretrained_on": "stripes_rgb", "pretraining_epochs": 1}
     run = make_run(dataset="digits_rgb", model="convnet", epochs=1, **pretrained)
     other = Lease.take(tmp_path / FOLDER, run.pretraining.id, silent=60.0)
-    assert _work.work(run, **how) == (run, _work.ELSEWHERE)
+    assert _work.work(run, **how) == _work.ELSEWHERE
     other.release()
-    assert _work.work(run, **how) == (run, _work.STORED)
+    assert _work.work(run, **how) == _work.STORED
 
 
 def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from typing import Any
 
 import papermill
 from joblib import Parallel, delayed
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from lib import ledger, registry, tables
@@ -82,6 +82,8 @@ def run_notebook(name: str, output: Path, parameters: Parameters) -> str | None:
         )
     except (PapermillExecutionError, CellExecutionError) as error:
         return f"{output.stem}: {error.ename}: {error.evalue}"
+    except DeadKernelError as error:
+        return f"{output.stem}: {error}"
     return None
 
 

@@ -10,6 +10,7 @@ fill one folder, on one machine or many, and a worker that dies or hangs is repl
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,16 +21,17 @@ import torch
 from tqdm import tqdm
 
 from lib import data, tuning
+from lib.lease import leases
 from lib.plan import Plan
 from lib.run import Run
 from lib.store import Store, folder
-from lib.sweep._pool import WorkerDied, outcomes, watched, workers
+from lib.sweep._pool import WorkerDied, watched, workers
 from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, work
 from lib.tables import Table
 
 SILENT = 600.0  # seconds without a step after which a worker is given up
 POLL = 1.0  # seconds between two looks for what other sweeps have finished
-BARREN = 3  # times in a row that workers die without having finished one run
+DEATHS = 3  # of its workers, after which a run is given up
 
 
 class SweepError(Exception):
@@ -68,7 +70,7 @@ def run(
     store = Store(root, read_only=False)
     deadline = time.time() + 60 * plan.minutes if plan.minutes is not None else None
     n_jobs = plan.n_jobs or torch.cuda.device_count() or os.cpu_count() or 1
-    threads = max(1, (os.cpu_count() or 1) // n_jobs)
+    threads = 1 if plan.scheduler else max(1, (os.cpu_count() or 1) // n_jobs)
     stages = (_tuning_runs, _cell_runs)
     for stage in stages:
         for asked in stage(table, plan, store):
@@ -85,10 +87,12 @@ def run(
 
     call = partial(work, table=table.name, root=root, deadline=deadline, threads=threads, silent=silent)
     result = Sweep()
-    with workers(plan, n_jobs), watched(root / RUNNING, silent=silent):
+    with workers(plan, n_jobs) as outcomes, watched(root / RUNNING, silent=silent):
         for stage in stages:
             with tqdm(desc=table.name, total=len(missing(stage)), unit="run", disable=not progress) as bar:
-                _complete(partial(missing, stage), call, result, bar)
+                _complete(
+                    partial(missing, stage), partial(outcomes, call), partial(_deaths, root / RUNNING), result, bar
+                )
     if result.failed:
         raise SweepError(f"{len(result.failed)} runs failed, all others are stored:\n" + "\n".join(result.failed))
     result.unfinished = tuning.stored_and_missing(table, plan.tier, plan.seeds, Store(root))[1]
@@ -107,17 +111,23 @@ def _cell_runs(table: Table, plan: Plan, store: Store) -> Iterator[Run]:
 
 
 def _complete(
-    missing: Callable[[], list[Run]], call: Callable[[Run], tuple[Run, str]], result: Sweep, bar: tqdm
+    missing: Callable[[], list[Run]],
+    outcomes: Callable[[list[Run]], Iterator[tuple[Run, str]]],
+    deaths: Callable[[], Counter[str]],
+    result: Sweep,
+    bar: tqdm,
 ) -> None:
     """Train what is missing until it is all stored, by this sweep or another, or has failed, or time is up.
 
-    What is stored can ask for more: a search goes on beyond its grid.
+    What is stored can ask for more: a search goes on beyond its grid.  When a worker dies its pool dies with it, and
+    any run that was in hand may be why: those come last, one at a time, so that none is blamed for another.
     """
-    given_up, barren, late = set(), 0, False
-    while not late and barren < BARREN and (wanted := [run for run in missing() if run.id not in given_up]):
-        stored, elsewhere, bar.total = result.stored, False, bar.n + len(wanted)
+    given_up, unexplained, late = set(), 0, False
+    while not late and unexplained < DEATHS and (wanted := [run for run in missing() if run.id not in given_up]):
+        elsewhere, died, bar.total = False, deaths(), bar.n + len(wanted)
+        at_once = [run for run in wanted if not died[run.id]] or wanted[:1]
         try:
-            for run, outcome in outcomes(call, wanted):
+            for run, outcome in outcomes(at_once):
                 if outcome == STORED:
                     result.stored += 1
                     bar.update()
@@ -128,9 +138,21 @@ def _complete(
                 else:
                     result.failed.append(outcome)
                     given_up.add(run.id)
+            unexplained = 0
         except WorkerDied as error:  # what it had in hand is missing still
-            elsewhere, barren = True, 0 if result.stored > stored else barren + 1
-            if barren == BARREN:
-                result.failed.append(f"{BARREN} times in a row workers died before one run was finished: {error}")
+            time.sleep(POLL)  # until those that die with it are dead
+            now = deaths()
+            unexplained = unexplained + 1 if now == died else 0
+            if unexplained == DEATHS:
+                result.failed.append(f"{DEATHS} times in a row workers died with no run in hand: {error}")
+            for run in at_once:
+                if now[run.id] >= DEATHS:
+                    result.failed.append(f"{run.words}-{run.id}: {DEATHS} times its worker died: {error}")
+                    given_up.add(run.id)
         if elsewhere:
             time.sleep(POLL)
+
+
+def _deaths(running: Path) -> Counter[str]:
+    """How many workers of this sweep died with each run in hand: who lives gives his lease back."""
+    return Counter(lease.run_id for lease in leases(running) if lease.of_a_child and lease.dead)

@@ -1,11 +1,12 @@
-"""Workers, by joblib: processes here, or a dask cluster; and what is done about those that die or hang."""
+"""Workers: processes here, by joblib, or a dask cluster; and what is done about those that die or hang."""
 
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ from joblib import Parallel, delayed, parallel_config
 
 from lib.lease import leases
 from lib.plan import Plan
+from lib.run import Run
+
+Call = Callable[[Run], str]
+Outcomes = Callable[[Call, Iterable[Run]], Iterator[tuple[Run, str]]]
 
 
 class WorkerDied(Exception):
@@ -20,16 +25,46 @@ class WorkerDied(Exception):
 
 
 @contextmanager
-def workers(plan: Plan, n_jobs: int) -> Iterator[None]:
-    """Inside, joblib's workers are those of the plan's backend."""
-    with _cluster(plan, n_jobs), parallel_config(plan.backend, n_jobs=n_jobs):
-        yield
+def workers(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
+    """Inside, those of the plan's backend: a function that yields what a call of each run returns, as they do.
+
+    It raises ``WorkerDied`` when a worker does and nobody knows with which run.
+    """
+    if plan.backend == "dask":
+        with _cluster(plan, n_jobs) as client:
+            yield partial(_of_cluster, client)
+    else:
+        with parallel_config(plan.backend, n_jobs=n_jobs):
+            yield _of_processes
+
+
+def _of_processes(call: Call, runs: Iterable[Run]) -> Iterator[tuple[Run, str]]:
+    tasks = (delayed(_with_run)(call, run) for run in runs)
+    try:
+        yield from Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)(tasks)
+    except BrokenProcessPool as error:
+        raise WorkerDied(str(error).partition("\n")[0]) from error
+
+
+def _with_run(call: Call, run: Run) -> tuple[Run, str]:
+    return run, call(run)
+
+
+def _of_cluster(client: Any, call: Call, runs: Iterable[Run]) -> Iterator[tuple[Run, str]]:
+    """By dask itself, which gives what a lost worker had in hand to another, and after some losses gives it up."""
+    from distributed import KilledWorker, as_completed
+
+    of_future = {client.submit(call, run, pure=False): run for run in runs}
+    for future in as_completed(of_future):
+        run = of_future[future]
+        try:
+            yield run, future.result()
+        except KilledWorker as error:
+            yield run, f"{run.words}-{run.id}: its workers died: {error}"
 
 
 def _cluster(plan: Plan, n_jobs: int) -> AbstractContextManager[Any]:
-    """For dask, a client of the cluster at ``plan.scheduler`` or of ``n_jobs`` processes here, which end with it."""
-    if plan.backend != "dask":
-        return nullcontext()
+    """A client of the cluster at ``plan.scheduler``, or of one of ``n_jobs`` processes here, which end with it."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -37,15 +72,6 @@ def _cluster(plan: Plan, n_jobs: int) -> AbstractContextManager[Any]:
     if plan.scheduler is not None:
         return Client(plan.scheduler)
     return Client(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None)
-
-
-def outcomes(function: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[Any]:
-    """What the calls return, as they do; ``WorkerDied`` when a worker process does."""
-    tasks = (delayed(function)(argument) for argument in arguments)
-    try:
-        yield from Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)(tasks)
-    except BrokenProcessPool as error:
-        raise WorkerDied(str(error).partition("\n")[0]) from error
 
 
 @contextmanager

@@ -66,8 +66,8 @@ def _finished(
 ) -> "Training":
     """The run, trained to its end."""
     kept = None if checkpoint is None else Checkpoint(checkpoint, run, device)
-    training = (kept and kept.load()) or Training(run)
-    training.attach(device)
+    training = (kept and kept.load()) or Training(run, device)
+    training.attach()
 
     def pause() -> None:
         late = deadline is not None and time.time() > deadline
@@ -97,8 +97,8 @@ class Training:
 
     PURPOSES = ("sampling", "augmentation", "weight noise", "test noise")  # of a generator each
 
-    def __init__(self, run: Run) -> None:
-        self.run, self.step = run, 0
+    def __init__(self, run: Run, device: torch.device) -> None:
+        self.run, self.device, self.step = run, device, 0
         self.started, self._seconds = datetime.now(UTC), 0.0
         self._losses: list[Tensor | None] = []  # of this epoch, on the device
         self._opening: dict[str, Tensor] = {}  # the generators' states when this epoch began
@@ -106,24 +106,24 @@ class Training:
         self.accuracies: list[float] = []
         self.data_sha256: str | None = None
 
-    def attach(self, device: torch.device) -> None:
+    def attach(self) -> None:
         """Bring the data, and what a fresh run starts from.  ``CheckpointError`` if the data are not what they were."""
         self._clock = time.perf_counter()
-        self._dataset, self._public = dataset_of(self.run, device)
+        self._dataset, self._public = dataset_of(self.run, self.device)
         if self.data_sha256 is None:
             self.data_sha256 = self._dataset.sha256
-            self._start(device)
+            self._start()
         if self._dataset.sha256 != self.data_sha256:
             raise CheckpointError(
                 f"{self.run.words}: expected {self.run.dataset} with SHA-256 {self.data_sha256}, on which the run "
                 f"began; got {self._dataset.sha256}"
             )
 
-    def _start(self, device: torch.device) -> None:
+    def _start(self) -> None:
         run = self.run
         self.model = model_of(run, self._dataset, self._public)
         self.method = methods.build(run, len(self._dataset.train_labels), self.model)
-        self.generators = {purpose: generator(run.seed, purpose, device) for purpose in self.PURPOSES}
+        self.generators = {purpose: generator(run.seed, purpose, self.device) for purpose in self.PURPOSES}
         self.optimizer, self.schedule = optimizer_of(self.method, self.model)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -183,7 +183,6 @@ class Training:
     def record(self) -> store.Record:
         """What is stored of a finished run."""
         run, split = self.run, "validation" if self.run.validation_examples else "test"
-        device = self._dataset.train_inputs.device
         how = {
             "started": self.started,
             "seconds": self.seconds,
@@ -202,7 +201,7 @@ class Training:
                     f"{split}_accuracy": self.accuracies,
                     **self.method.history(),
                 },
-                "env": environment.describe(device, **how),
+                "env": environment.describe(self.device, **how),
             }
         )
 

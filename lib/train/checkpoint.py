@@ -50,7 +50,6 @@ class Checkpoint:
         self.path, self._last = path, time.monotonic()
         kind = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         self._belongs = {"run": run.id, "code": _code(), "torch": torch.__version__, "device": kind}
-        self._device = device
 
     def load(self) -> Any | None:
         """The training as it was, or None if there is no checkpoint.
@@ -66,7 +65,8 @@ class Checkpoint:
                 f"{self.path}: expected a checkpoint with {found.expected}; got {found.got}; "
                 "move it away to train this run from the start"
             ) from found
-        return torch.load(io.BytesIO(payload), map_location=self._device, weights_only=False)
+        # As it was: on the GPU where it began, if there are several, which is where its generators draw.
+        return torch.load(io.BytesIO(payload), weights_only=False)
 
     def save_if_due(self, training: Any) -> None:
         """:meth:`save`, if the last was :data:`EVERY` seconds ago."""
