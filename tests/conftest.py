@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 
 from lib import tuning
 from lib.run import Run
@@ -51,6 +52,12 @@ def made_up_privacy(run: Run) -> dict:
 
 def _why(private: object, proven: float | None) -> str:
     return "sensitivity C" if proven else "claim not proven" if private else "non-private training"
+
+
+@pytest.fixture(autouse=True)
+def same_draws() -> None:
+    """Every test begins with the same state of torch's global generator, whatever ran before it."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture

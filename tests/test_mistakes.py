@@ -44,7 +44,7 @@ def test_an_unknown_table(name):
 
 def test_no_data_and_no_network(tmp_path):
     empty = {"DP_COMPANION_DATA": str(tmp_path / "nothing"), **NO_NETWORK}
-    status, said = module("lib.sweep", "mnist_noise", "--tier", "cpu", "--seeds", "99", "--minutes", "0", env=empty)
+    status, said = module("lib.sweep", "mnist_noise", "--tier", "paper", "--minutes", "0", env=empty)
     assert status == 1
     assert len(said) == 1
     assert said[0].startswith(

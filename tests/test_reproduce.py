@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import papermill
 import pytest
 from conftest import make_record
-from papermill.exceptions import PapermillExecutionError
+from IPython.core.interactiveshell import InteractiveShell
+from nbclient.exceptions import DeadKernelError
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
+from traitlets.config import Config
 
 from lib import registry, report, reproduce, sweep, tables, tuning
 from lib.reproduce import __main__ as command
@@ -155,15 +158,41 @@ def test_durations_in_words(seconds, words):
         ("07_speed", {"bench": "private_stop"}, "bench: expected one of batch_clipping_step-cpu, noisy_step-cpu"),
     ],
 )
-@pytest.mark.filterwarnings("ignore")
-def test_papermill_with_a_wrong_parameter_stops_at_the_opening_cell(name, parameters, message, tmp_path):
-    notebook = REPOSITORY / "notebooks" / f"{name}.ipynb"
-    with pytest.raises(PapermillExecutionError, match=message) as stopped:
-        papermill.execute_notebook(
-            notebook, tmp_path / "out.ipynb", parameters, kernel_name="python3", progress_bar=False
-        )
+def test_a_wrong_parameter_stops_a_notebook_at_its_opening_cell(name, parameters, message, shell):
+    """As papermill injects it, in a shell like a kernel's."""
+    notebook = parameterize_notebook(load_notebook_node(str(REPOSITORY / "notebooks" / f"{name}.ipynb")), parameters)
+    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
+    ran = []
+    while not ran or ran[-1].success:
+        ran.append(shell.run_cell(next(cells), store_history=True))
+    with pytest.raises(ValueError, match=message):
+        raise ran[-1].error_in_exec
     set_up = name == "00_tour"  # for Colab
-    assert stopped.value.exec_count == 3 + set_up  # parameters, injected, opening
+    assert len(ran) == 3 + set_up  # parameters, injected, opening
+
+
+@pytest.fixture
+def shell(capsys, monkeypatch):
+    quiet = Config({"HistoryManager": {"enabled": False}})
+    for hook in ("displayhook", "excepthook"):  # which a shell takes for itself
+        monkeypatch.setattr(sys, hook, getattr(sys, hook))
+    shell = InteractiveShell(config=quiet)
+    yield shell
+    shell.restore_sys_module_state()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_papermill_says_which_notebook_failed_and_why(tmp_path):
+    said = reproduce.run_notebook("01_noise_robustness", tmp_path / "01-x.ipynb", {"tabel": "mnist_noise"})
+    assert said.startswith("01-x: ValueError: unknown parameter 'tabel'; expected some of table, figure")
+
+
+def test_a_kernel_that_dies_is_named(tmp_path, monkeypatch):
+    def dies(*_, **__):
+        raise DeadKernelError("Kernel died")
+
+    monkeypatch.setattr(reproduce.papermill, "execute_notebook", dies)
+    assert reproduce.run_notebook("01_noise_robustness", tmp_path / "01-x.ipynb", {}) == "01-x: Kernel died"
 
 
 @pytest.mark.slow

@@ -8,11 +8,12 @@ import torch
 from conftest import make_run
 
 from lib import data, pca
-from lib.data import Dataset
+from lib.data import Dataset, text
 from lib.generators import generator
 from lib.layers import NoisyLinear
 from lib.preprocessing import Preprocessing
 from lib.train import OutOfTime, evaluate, train
+from lib.train._start import dataset_of
 
 
 def without_env(record: dict) -> dict:
@@ -100,6 +101,18 @@ def test_an_lstm_is_noised_where_and_when_the_run_says(changes, per_pass, monkey
     texts = {"dataset": "topics", "model": "bilstm", "epochs": 1, "batch_size": 300, "test_draws": 0}
     train(make_run(weight_noise_std=0.1, **texts, **changes))
     assert len(drawn) == per_pass * (1200 // 300)
+
+
+def test_a_vocabulary_of_the_training_texts_is_what_the_run_is_tested_with_and_is_said():
+    """The data set's own words are made from what is left to train on, so after the validation split."""
+    texts = {"dataset": "topics", "model": "bilstm", "validation_examples": 1190, "batch_size": 5, "epochs": 1}
+    private = {"method": "dpsgd", "optimizer": "sgd", "clip_norm": 1.0, "noise_multiplier": 1.0, "sampler": "poisson"}
+    run = make_run(**texts, **private, vocabulary="private")
+    (own, _), (public, _) = (dataset_of(of, torch.device("cpu")) for of in (run, replace(run, vocabulary="public")))
+    words = set(own.train_inputs.unique().tolist())
+    assert set(own.test_inputs.unique().tolist()) <= words | {text.PADDING, text.UNKNOWN}
+    assert not set(public.test_inputs.unique().tolist()) <= words | {text.PADDING, text.UNKNOWN}
+    assert "is not counted" in train(run)["privacy"]["proven"]["assumes"].rpartition(";")[2]
 
 
 @pytest.mark.parametrize("changes", [{"weight_noise_on": "lstm"}, {"weight_noise_draw": "time_step"}], ids=str)

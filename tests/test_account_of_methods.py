@@ -1,0 +1,102 @@
+"""What every private method says of its privacy, beside the accountants asked for the same by hand.
+
+A method hands its run's δ, relation, sampler and course of noise to the accountant; one of them lost on the way would
+leave every ε plausible.
+"""
+
+import math
+
+import pytest
+from conftest import make_run
+
+from lib import accounting, methods, models
+from lib.accounting import Event
+
+N, L, EPOCHS = 1437, 100, 3
+Q, PERIOD = L / N, N // L
+STEPS = EPOCHS * PERIOD
+SETTINGS = {"epochs": EPOCHS, "batch_size": L, "optimizer": "sgd", "clip_norm": 0.5, "noise_multiplier": 3.0}
+METHODS = {
+    "dpsgd": {},
+    "batch_clipping": {"mini_set_size": 1},
+    "adaptive_layerwise": {"mini_set_size": 1, "layers": "modules", "gradient_norm_examples": 9, "public_examples": 9},
+    "si_dpsgd": {},
+}
+LAYERS = {"adaptive_layerwise": 3}  # modules of LeNet-300-100, each clipped by itself
+CHANGES = {
+    "as it is": {},
+    "δ": {"delta": 1e-7},
+    "replace one": {"neighbouring_relation": "replace_one"},
+    "replace one, of a fixed size": {"neighbouring_relation": "replace_one", "sampler": "without_replacement"},
+    "falling noise": {"noise_multiplier_decay": 0.8},
+    "another batch size": {"batch_size": 50},
+}
+
+
+def privacy(method: str, **changes) -> dict:
+    run = make_run(**({"method": method, "sampler": "poisson", **SETTINGS, **METHODS[method]} | changes))
+    return methods.build(run, N, models.build(run.model)).privacy()
+
+
+def by_hand(method: str, *, batch_size: int = L, noise_multiplier_decay: float = 1.0, **how) -> list[Event]:
+    """An event per epoch, of the noise that it has per layer."""
+    period, z = N // batch_size, 3.0 / math.sqrt(LAYERS.get(method, 1))
+    relation, sampler = how.get("neighbouring_relation", "add_or_remove_one"), how.get("sampler", "poisson")
+    noise = [z * noise_multiplier_decay**epoch for epoch in range(EPOCHS)]
+    return [Event(of_epoch, batch_size / N, period, sampler, relation) for of_epoch in noise]
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_claimed_epsilon_is_that_of_the_same_events_composed_by_hand(method, changes):
+    block, delta = privacy(method, **changes), changes.get("delta", 1e-5)
+    expected = accounting.composed_epsilon(by_hand(method, **changes), delta=delta)
+    assert block["claimed"] == {"pld": pytest.approx(expected, rel=1e-6)}
+    assert block["delta"] == delta
+    if method != "si_dpsgd":
+        assert block["proven"]["epsilon"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+def test_what_is_proven_of_si_dpsgd_is_of_its_own_transcript(changes):
+    period = N // changes.get("batch_size", L)
+    decay = changes.get("noise_multiplier_decay", 1.0)
+    moved = math.sqrt(sum(1 / decay ** (2 * (step // period)) for step in range(EPOCHS * period))) / 3.0
+    if decay != 1.0:  # the largest of what has been added up so far, one participation: the same C in every step
+        assert moved > math.sqrt(EPOCHS * period) / 3.0
+    expected = accounting.si_dpsgd_proven_epsilon(
+        moved=moved,
+        sampling_prob=changes.get("batch_size", L) / N,
+        steps=EPOCHS * period,
+        delta=changes.get("delta", 1e-5),
+        sampler=changes.get("sampler", "poisson"),
+        neighbouring_relation=changes.get("neighbouring_relation", "add_or_remove_one"),
+    )
+    assert privacy("si_dpsgd", **changes)["proven"]["epsilon"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_change_is_counted(method):
+    """Were one dropped, two of these would be the same number."""
+    found = [privacy(method, **changes)["claimed"]["pld"] for changes in CHANGES.values()]
+    assert len({round(epsilon, 9) for epsilon in found}) == len(found)
+
+
+def test_a_calibrated_run_keeps_to_its_epsilon_at_its_own_delta_and_relation():
+    changes = {"noise_multiplier": None, "epsilon": 2.0, "delta": 1e-7, "neighbouring_relation": "replace_one"}
+    block = privacy("dpsgd", **changes)
+    how = {"sampling_prob": Q, "steps": STEPS, "delta": 1e-7, "neighbouring_relation": "replace_one"}
+    assert block["noise_multiplier"] == pytest.approx(accounting.noise_multiplier(epsilon=2.0, **how))
+    assert block["claimed"]["pld"] == accounting.epsilon(noise_multiplier=block["noise_multiplier"], **how) <= 2.0
+
+
+def test_of_correlated_noise_the_sensitivity_and_the_delta_are_counted():
+    """In a fixed order, p = 1 (SI-DPSGD): the T − t + 1 noises that follow a participation each carry it once more."""
+    changes = {"noise_power": 1.0, "accountant": "gdp", "sampler": "fixed_order", "delta": 1e-7}
+    run = make_run(**({"method": "correlated_noise"} | SETTINGS | changes))
+    block = methods.build(run, N, models.build(run.model)).privacy()
+    added_up = [1 + step // PERIOD for step in range(STEPS)]  # participations of the first batch's examples so far
+    mu = math.sqrt(sum(k * k for k in added_up)) / 3.0
+    assert block["claimed"]["gdp"] == pytest.approx(
+        accounting.analytic_gaussian(noise_multiplier=1 / mu, delta=1e-7), rel=1e-6
+    )

@@ -1,0 +1,118 @@
+"""What the trainer hands to a method: every step once, the sampler's batches, and the public examples alone.
+
+The accounts rest on it: a batch that is drawn otherwise, or a step more, is another privacy loss.
+"""
+
+import pytest
+import torch
+from conftest import make_run
+
+from lib import data, methods
+from lib.generators import generator
+from lib.preprocessing import Preprocessing
+from lib.sampling import Sampler
+from lib.train import OutOfTime, train
+
+PRIVATE = {"method": "dpsgd", "optimizer": "sgd", "clip_norm": 1.0, "noise_multiplier": 1.0, "sampler": "poisson"}
+RUNS = {
+    "Poisson": PRIVATE,
+    "of a fixed size": PRIVATE | {"sampler": "without_replacement", "neighbouring_relation": "replace_one"},
+    "shuffled": PRIVATE | {"sampler": "shuffled", "accountant": "gdp"},
+    "a budget that ends within an epoch": PRIVATE | {"epsilon": 1.7, "epochs": 9},
+    "taking turns": PRIVATE | {"method": "correlated_noise", "noise_power": 0.5, "noise_bands": 3},
+    "public examples": PRIVATE | {"public_examples": 100},
+    "a validation split": PRIVATE | {"validation_examples": 300, "public_examples": 100},
+    "without privacy": {},
+}
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What the method of a run is called with: ``steps``, ``batches`` (x, y) and ``public``."""
+    calls = {"steps": [], "batches": [], "public": []}
+    build = methods.build
+
+    def spied(run, examples, model):
+        method = build(run, examples, model)
+        kind = type(method)
+        if "method" not in calls:
+            prepare, backward = kind.prepare, kind.backward
+
+            def with_public(self, model, public):
+                calls["public"].append(public)
+                prepare(self, model, public)
+
+            def of_batch(self, model, x, y, step):
+                calls["steps"].append(step)
+                calls["batches"].append((x.clone(), y.clone()))
+                return backward(self, model, x, y, step)
+
+            monkeypatch.setattr(kind, "prepare", with_public)
+            monkeypatch.setattr(kind, "backward", of_batch)
+        calls["method"], calls["examples"] = method, examples
+        return method
+
+    monkeypatch.setattr(methods, "build", spied)
+    return calls
+
+
+def split(run):
+    """Training examples (inputs, labels), and the public ones, as the run's splits have them."""
+    dataset, public = data.load(run.dataset), None
+    if run.public_examples:
+        dataset, public = dataset.without("public_examples", run.public_examples, generator(0, "public split"))
+    if run.validation_examples:
+        dataset = dataset.hold_out(run.validation_examples, generator(0, "validation split"))
+    return dataset, public
+
+
+@pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS)
+def test_every_step_has_the_samplers_next_batch(seen, changes):
+    run = make_run(**({"epochs": 3, "batch_size": 100, "seed": 5} | changes))
+    train(run)
+    dataset, public = split(run)
+    examples = len(dataset.train_labels)
+    method, scale = seen["method"], Preprocessing(run.dataset, "none", run.input_scale)
+    assert seen["examples"] == examples
+    assert seen["steps"] == list(range(method.steps))
+    sampler = Sampler(run.sampler, examples, run.batch_size, max(run.noise_bands, 1))
+    draws, expected = generator(5, "sampling"), []
+    while len(expected) < method.steps:
+        expected += sampler.epoch(draws, len(expected))
+    if "epsilon" in changes:
+        assert method.steps % sampler.steps_per_epoch  # else this case tests nothing
+    for (x, y), batch in zip(seen["batches"], expected, strict=False):
+        assert torch.equal(y, dataset.train_labels[batch])
+        assert torch.equal(x, scale.testing(dataset.train_inputs[batch]))
+    epochs = -(-method.steps // sampler.steps_per_epoch)
+    assert len(seen["public"]) == epochs
+    for shown in seen["public"]:
+        if public is None:
+            assert shown is None
+        else:
+            assert torch.equal(shown[0], scale.testing(public[0]))
+            assert torch.equal(shown[1], public[1])
+
+
+def test_no_public_example_is_a_private_one_as_well():
+    every = data.load("digits").train_inputs.flatten(1)
+    dataset, public = split(make_run(public_examples=100, validation_examples=300))
+    parts = (public[0], dataset.train_inputs, dataset.test_inputs)
+    assert [len(part) for part in parts] == [100, 1037, 300]
+    together = torch.cat([part.flatten(1) for part in parts])
+    assert sorted(map(tuple, together.tolist())) == sorted(map(tuple, every.tolist()))
+
+
+def test_an_interrupted_run_sees_the_same_batches(seen, tmp_path):
+    run, path = make_run(**PRIVATE, epochs=1, batch_size=200), tmp_path / "checkpoint"
+    train(run)
+    whole, seen["batches"], seen["steps"] = seen["batches"], [], []
+    for _ in range(len(whole)):
+        try:
+            train(run, deadline=0.0, checkpoint=path)
+        except OutOfTime:
+            continue
+    assert seen["steps"] == list(range(len(whole)))
+    for (x, y), (of_x, of_y) in zip(seen["batches"], whole, strict=True):
+        assert torch.equal(x, of_x)
+        assert torch.equal(y, of_y)
