@@ -27,6 +27,7 @@ RUN = make_run(
     pretrained_on="stripes_rgb",
     pretraining_epochs=1,
 )
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -49,8 +50,8 @@ def test_it_is_done_once_and_its_features_are_those_of_the_convolutions(folder):
     assert train(replace(RUN, seed=1))["metrics"] != record["metrics"]
     assert files(folder) == kept  # seeds share it
 
-    pretraining = Training(RUN.pretraining)
-    pretraining.attach(torch.device("cpu"))
+    pretraining = Training(RUN.pretraining, CPU)
+    pretraining.attach()
     while not pretraining.finished:
         pretraining.epoch(lambda: None)
         pretraining.test(lambda: None)
@@ -65,8 +66,8 @@ def test_it_is_done_once_and_its_features_are_those_of_the_convolutions(folder):
 
 def test_only_the_linear_layers_are_trained_and_the_record_says_what_is_public(folder):
     train(RUN)
-    training = Training(RUN)
-    training.attach(torch.device("cpu"))
+    training = Training(RUN, CPU)
+    training.attach()
     assert [p.shape for p in training.model.parameters()] == [(10, 128), (10,)]
     while not training.finished:
         training.epoch(lambda: None)
@@ -138,3 +139,13 @@ def test_a_pretraining_that_runs_out_of_time_goes_on_where_it_was(folder):
 def test_a_network_without_convolutions_has_nothing_to_pretrain(folder):
     with pytest.raises(ValueError, match="model: expected a sequence of convolutions"):
         train(replace(RUN, model="lenet_300_100", dataset="digits", norm="none"))
+
+
+@pytest.mark.parametrize("suffix", [".weights", ".features"])
+def test_what_is_not_there_is_missed_by_name(folder, suffix):
+    """As when stored runs are proven again on a machine where none was trained."""
+    train(RUN)
+    (path,) = folder.glob(f"*{suffix}")
+    path.unlink()
+    with pytest.raises(PretrainedError, match=f"{suffix}: no such file; it is made when a run that builds on it is"):
+        Training(RUN, CPU).attach()

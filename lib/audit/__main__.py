@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from lib import data, environment, store, tables
 from lib.audit import mislabelled, normalisation, records, v1
+from lib.train.pretrained import PretrainedError
 
 MEASURED = {"sensitivity": normalisation.measure, "v1": v1.measure, "mislabelled": mislabelled.measure}
 
@@ -54,5 +55,5 @@ def _measure(what: str) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (data.DataError, store.StoreError, ValueError) as error:
+    except (data.DataError, PretrainedError, store.StoreError, ValueError) as error:
         raise SystemExit(f"error: {error}") from error

@@ -45,8 +45,8 @@ def block(record: Record, known: dict[Mechanism, Audit]) -> dict[str, Any]:
     run, old = _run(record), record["privacy"]
     if old["neighbouring_relation"] is None:
         return old
-    training = Training(run)
-    training.attach(torch.device("cpu"))
+    training = Training(run, torch.device("cpu"))
+    training.attach()
     new = training.privacy()
     if new["steps"] != old["steps"] or not _alike(new["claimed"], old["claimed"]):
         raise StoreError(

@@ -36,7 +36,7 @@ class Dataset:
     @property
     def classes(self) -> int:
         """K, the number of classes."""
-        return int(self.test_labels.max()) + 1
+        return int(max(self.train_labels.max(), self.test_labels.max())) + 1
 
     @property
     def size(self) -> str:

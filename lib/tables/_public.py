@@ -17,11 +17,14 @@ SEARCH_EPOCHS = {"smoke": 1, "cpu": 1, "paper": 10}
 NORM = "public_batch_without_affine"
 
 
-def with_public(run: Run, tier: str, *, statistics: str = "public", gradient: str = "on") -> Run:
-    """``run`` with batch norm that sees the first KMNIST images, or in tier ``smoke`` some of the training set's."""
+def with_public(run: Run, tier: str, *, statistics: str = "public", gradient: str = "on", most: int = 128) -> Run:
+    """``run`` with batch norm that sees the first KMNIST images, or in tier ``smoke`` some of the training set's.
+
+    ``most``: how many the paper has.
+    """
     changes: dict[str, Any] = {"norm": NORM, "statistics": statistics}
     changes["statistics_gradient"] = "off" if tier == "smoke" else gradient  # off is a tenth of the work
-    changes["public_examples"] = (M_THROUGH if gradient == "on" else M_CONSTANT)[tier]
+    changes["public_examples"] = min(most, (M_THROUGH if gradient == "on" else M_CONSTANT)[tier])
     changes["public_dataset"] = "" if tier == "smoke" else "kmnist"
     if statistics == "mixed" and run.method != "non_private":
         changes["statistics_batch"] = SHARED_BY[tier]

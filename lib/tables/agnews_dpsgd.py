@@ -25,4 +25,5 @@ TABLE = Table(
     grid=agnews_si_dpsgd.TABLE.grid,
     tuning=agnews_si_dpsgd.tuning,
     tuned=agnews_si_dpsgd.TABLE.tuned,
+    notes=agnews_si_dpsgd.TABLE.notes,
 )

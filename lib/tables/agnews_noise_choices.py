@@ -32,4 +32,5 @@ TABLE = Table(
     cell=_CELLS.cell,
     grid=agnews_noise.TABLE.grid,
     tuning=_CELLS.tuning,
+    notes=agnews_noise.NOTES,
 )

@@ -10,7 +10,7 @@ vocabulary is theirs; in v1's code it is that of the private texts.  With fewer 
 from typing import Any, NamedTuple
 
 from lib.run import Run
-from lib.tables import Table, printed
+from lib.tables import Table, agnews_noise, printed
 from lib.tables.mnist_si_dpsgd import METHODS, regime
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05)
@@ -84,4 +84,5 @@ TABLE = Table(
     grid={"lr": (0.25, 1.0, 4.0)},
     tuning=tuning,
     tuned=lambda row, column: column is not None,
+    notes=agnews_noise.NOTES,
 )

@@ -115,7 +115,7 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **
         # abadi's PCA noise is 16, 7, 4 at ε = .5, 2, 8: about a fifth of the budget (in µ²) goes to it.
         settings["pca_noise_multiplier"] = 0.0 if epsilon is None else max(4.0, 8 / epsilon)
     run = Run(lr_schedule="linear", **settings) if epsilon is None else _private(network, epsilon, settings)
-    return _public.with_public(run, tier, statistics="mixed") if network.batch_norm else run
+    return _public.with_public(run, tier, statistics="mixed", most=30) if network.batch_norm else run
 
 
 def _private(network: Network, epsilon: float, settings: dict[str, Any]) -> Run:

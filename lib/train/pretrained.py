@@ -77,11 +77,13 @@ def features_of(run: Run, dataset: Dataset) -> Dataset:
     """``dataset``, the run's, with features (N, D) in the place of the images.
 
     Its hash is that of the data and of the weights, and its words say which network made the features.
+    ``PretrainedError`` if they are not there, or not what they should be.
     """
-    weights = _weights(run.pretraining)
+    weights, path = _weights(run.pretraining), _features(run)
+    for missing in (needed for needed in (weights, path) if not needed.exists()):
+        raise PretrainedError(f"{missing}: no such file; it is made when a run that builds on it is trained")
     _, head = _read(weights, {"run": run.pretraining.id})
     belongs = {"run": run.pretraining.id, "weights": head["sha256"], "data": dataset.sha256}
-    path = _features(run)
     train, test = _tensors(path, path.stat().st_mtime_ns, tuple(belongs.items()), dataset.train_inputs.device)
     return replace(
         dataset,
