@@ -17,7 +17,7 @@ class Plan:
     minutes    time budget for training, or None
     backend    of joblib: loky (worker processes) | sequential | dask
     scheduler  the address of dask's scheduler, as tcp://host:8786; None starts a cluster on this machine
-    n_jobs     workers; None is one per GPU or, without any, per core
+    n_jobs     workers, on this machine; None is one per GPU or, without any, per core
     =========  ============================================================================
 
     Raises ``ValueError`` naming what was expected and what came.

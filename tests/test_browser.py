@@ -31,6 +31,7 @@ SETTINGS = {  # every cell is rendered, so that a test finds it; nothing pops up
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+IDLE = "text=/ipykernel.* Idle/"
 QUIET = ("background-networking", "component-update", "sync", "gpu", "quic")
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -100,7 +101,7 @@ def opened(lab, browser):
     def opened(name):
         page, path = context.new_page(), folder / f"{name}.ipynb"
         page.goto(f"{address}/lab/workspaces/{name}/tree/{name}.ipynb?token={TOKEN}")
-        page.wait_for_selector("text=/ipykernel.* Idle/", timeout=120_000)  # the kernel has started
+        page.wait_for_selector(IDLE, timeout=120_000)  # the kernel has started
         page.click(".lm-MenuBar-item:has-text('Run')")
         page.click("li[data-command='runmenu:run-all']")
         until(lambda: finished(saved(page, path)), seconds=300)
@@ -154,6 +155,7 @@ def test_it_runs_to_its_end_and_its_sliders_answer(opened, name):
         handle.press("Home")
         handle.press("ArrowRight")
         until(lambda: answers_of_widgets(page) != before, seconds=60)  # noqa: B023
+        page.wait_for_selector(IDLE, timeout=60_000)  # the slider's last answer is there
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 

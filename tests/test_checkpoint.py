@@ -16,10 +16,16 @@ from lib.train import CheckpointError, OutOfTime, checkpoint, train
 PRIVATE = {"optimizer": "sgd", "clip_norm": 1.0, "noise_multiplier": 1.0, "sampler": "poisson", "batch_size": 256}
 BATCHES = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
 RUNS = {
-    "weight noise of a step": {"weight_noise_std": 0.1, "lr_schedule": "linear", "norm": "batch"},
-    "weight noise of an epoch": {"weight_noise_std": 0.1, "weight_noise_draw": "epoch"},
+    "weight noise of a step": {"weight_noise_std": 0.1, "lr_schedule": "linear", "norm": "batch", "batch_size": 256},
+    "weight noise of an epoch": {"weight_noise_std": 0.1, "weight_noise_draw": "epoch", "batch_size": 256},
     "augmented": {"model": "lenet5_tanh", "augmentation": "crop", "batch_size": 256},
-    "noisy updates": {"method": "noisy_sgd", "optimizer": "sgd", "momentum": 0.9, "gradient_noise_std": 0.1},
+    "noisy updates": {
+        "method": "noisy_sgd",
+        "optimizer": "sgd",
+        "momentum": 0.9,
+        "gradient_noise_std": 0.1,
+        "batch_size": 256,
+    },
     "dpsgd": PRIVATE | {"method": "dpsgd", "momentum": 0.9, "noise_multiplier_decay": 0.9},
     "si_dpsgd": PRIVATE | {"method": "si_dpsgd", "accountant": "rdp_2020"},
     "correlated noise": PRIVATE
