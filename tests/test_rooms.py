@@ -30,7 +30,7 @@ WITHOUT_TORCH = {
 }
 WITH_TORCH = {
     "layers": set(),
-    "models": {"layers", "registry"},
+    "models": {"layers", "registry", "run"},  # of run the names of norms
     "grads": {"layers"},
     "audit": {
         *("accounting", "data", "environment", "generators", "grads", "layers", "methods", "models", "run", "store"),

@@ -15,14 +15,11 @@ from torch import nn
 
 from lib import registry
 from lib.layers import NoisedBatchNorm, PublicBatchNorm
+from lib.run.allowed import CHOICES
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
-NORMS = (
-    *("none", "batch", "layer", "layer_without_affine", "instance", "group_without_affine"),
-    *("public_batch", "public_batch_without_affine", "noised_batch_without_affine"),
-)
+NORMS, LAST_NORMS = CHOICES["norm"], CHOICES["last_norm"]
 WITHOUT_AFFINE = "_without_affine"
-LAST_NORMS = ("as_designed", "removed", "added")
 
 
 def build(
