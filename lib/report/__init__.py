@@ -66,6 +66,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             *(["* at an end of the step sizes searched: another may be better"] if cells["at_an_end"].any() else []),
             *(f"{row}, not run: {why}" for row, why in table.not_run.items()),
             *([f"tier {tier}: {table.notes[tier]}"] if tier in table.notes else []),
+            *([f"elsewhere: {table.elsewhere}"] if table.elsewhere else []),
             *(["ε: claimed / proven / audited", _framed(epsilons, table)] if each_private else []),
             *data(table, tier, store),
             f"privacy (claimed / proven / audited ε): {privacy(table, tier, store)}",

@@ -23,11 +23,12 @@ TIERS = ("smoke", "cpu", "paper")
 @dataclass(frozen=True)
 class Printed:
     """What a paper prints in one cell: an accuracy in percent, perhaps its standard error, or as the lower end of a
-    range; or "no convergence"."""
+    range; or "no convergence".  ``note``: what else it prints there."""
 
     mean: float | None = None
     stderr: float | None = None
     up_to: float | None = None
+    note: str = ""
 
     @property
     def text(self) -> str:
@@ -35,7 +36,8 @@ class Printed:
             return "no convergence"
         if self.up_to is not None:
             return f"{self.mean:g} to {self.up_to:g}"
-        return f"{self.mean:.2f}" + (f" ± {self.stderr:.2f}" if self.stderr is not None else "")
+        stderr = f" ± {self.stderr:.2f}" if self.stderr is not None else ""
+        return f"{self.mean:.2f}{stderr}" + (f" ({self.note})" if self.note else "")
 
 
 Row = str
@@ -79,6 +81,7 @@ class Table:
     tuned      ``tuned(row, column)``: whether the cell is tuned; the others take their settings as they are
     not_run    rows that are only printed beside the others, with the reason
     notes      tier → in what its runs are less than the papers', beside their epochs; said under the table
+    elsewhere  what others reach on these data at a proven ε and the same δ, with the source; said under the table
     =========  =========================================================================================================
     """
 
@@ -97,6 +100,7 @@ class Table:
     tuned: Callable[[Row, Column], bool] = lambda row, column: True
     not_run: Mapping[Row, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: str = ""
 
     def __post_init__(self) -> None:
         """A reader asks for the same runs over and over: each is put together once."""

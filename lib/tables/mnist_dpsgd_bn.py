@@ -94,4 +94,5 @@ TABLE = Table(
     grid=mnist_si_dpsgd.TABLE.grid,
     tuning=tuning,
     tuned=mnist_si_dpsgd.TABLE.tuned,
+    elsewhere=mnist_si_dpsgd.ELSEWHERE,
 )
