@@ -271,24 +271,31 @@ class TestBothImplementations:
             clipped_sum(model, LOSS, torch.rand(2, 1, 28, 28), classes(2), clip_norm=1.0, implementation=implementation)
 
 
-@pytest.mark.parametrize(("positions", "gram"), [(1, True), (3, True), (300, False)])
-def test_the_gram_form_is_used_where_it_is_smaller(positions, gram):
-    outer = Outer(torch.randn(2, positions, 50), torch.randn(2, positions, 40))
-    conv = Convolution(nn.Conv2d(50, 40, 1), [torch.randn(2, 50, positions, 1)], [torch.randn(2, 40, positions, 1)])
+@pytest.mark.parametrize(
+    ("positions", "d_in", "d_out", "gram"),
+    [(1, 50, 40, True), (3, 50, 40, True), (25, 200, 10, True), (300, 50, 40, False)],
+)
+def test_the_gram_form_is_used_where_it_is_smaller(positions, d_in, d_out, gram):
+    outer = Outer(torch.randn(2, positions, d_in), torch.randn(2, positions, d_out))
+    a, b = torch.randn(2, d_in, positions, 1), torch.randn(2, d_out, positions, 1)
+    conv = Convolution(nn.Conv2d(d_in, d_out, 1), [a], [b])
     assert (outer.gram, conv.gram) == (gram, gram)
     assert (outer.gradients is None, conv.materialised is None) == (gram, gram)
     gradients = torch.einsum("bto,bti->boi", outer.b, outer.a)
     torch.testing.assert_close(outer.squares(), gradients.square().sum((1, 2)), rtol=1e-4, atol=1e-3)
+    gradients = b.flatten(2) @ a.flatten(2).mT
+    torch.testing.assert_close(conv.squares(), gradients.square().sum((1, 2)), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("apart", [1e-3, 3e-4, 1e-4])
-def test_a_gradient_whose_parts_cancel_is_clipped_all_the_same(apart):
+@pytest.mark.parametrize("pairs", [1, 20])  # with few the Gram form takes less arithmetic, too
+def test_a_gradient_whose_parts_cancel_is_clipped_all_the_same(pairs, apart):
     """Inner products of 1e12 that add up to 1e4: what rounding leaves of them may not be taken for the norm."""
     draws = torch.Generator().manual_seed(0)
-    v, b = (torch.randn(20, 1, 64, generator=draws) for _ in range(2))
+    v, b = (torch.randn(20, pairs, size, generator=draws) for size in (400, 16))
     a = 1e5 * torch.cat([v, v * (1 + apart)], dim=1)
     b = torch.cat([b, -b], dim=1)
-    outer, conv = Outer(a, b), Convolution(nn.Conv2d(64, 64, 1), [a.mT.unsqueeze(3)], [b.mT.unsqueeze(3)])
+    outer, conv = Outer(a, b), Convolution(nn.Conv2d(400, 16, 1), [a.mT.unsqueeze(3)], [b.mT.unsqueeze(3)])
     assert outer.gram
     assert conv.gram
     true = torch.einsum("bto,bti->boi", b.double(), a.double()).square().sum((1, 2))

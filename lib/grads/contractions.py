@@ -23,6 +23,11 @@ def gram_is_smaller(positions: int, d_in: int, d_out: int) -> bool:
     return 2 * positions**2 < d_in * d_out
 
 
+def gram_is_faster(positions: int, d_in: int, d_out: int) -> bool:
+    """Whether two T × T Gram matrices take less arithmetic than a D_out × D_in gradient, and twice for its memory."""
+    return positions * (d_in + d_out) < 2 * d_in * d_out
+
+
 def squares_of(products: Tensor) -> Tensor:
     """‖Σ_t g_t‖² rounded up, (…), from the inner products of its parts, (…, T, T).
 
@@ -69,7 +74,9 @@ class Outer:
     def weighted_sum(self, weights: Tensor) -> Tensor:
         if self.gradients is not None:
             return self.gradients.weighted_sum(weights)
-        return (self.b * weights.view(-1, 1, 1)).flatten(0, 1).mT @ self.a.flatten(0, 1)
+        scale = weights.view(-1, 1, 1)  # of the smaller one
+        a, b = (self.a * scale, self.b) if self.a.shape[2] < self.b.shape[2] else (self.a, self.b * scale)
+        return b.flatten(0, 1).mT @ a.flatten(0, 1)
 
 
 class Rows:

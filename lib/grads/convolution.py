@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.grads.chunks import chunks
-from lib.grads.contractions import Materialised, gram_is_smaller, squares_of
+from lib.grads.contractions import ROUNDING, Materialised, gram_is_faster, gram_is_smaller, squares_of
 
 
 class Convolution:
@@ -22,17 +22,21 @@ class Convolution:
         positions = sum(g[0, 0].numel() for g in gradients)
         d_out, d_in = layer.out_channels // layer.groups, layer.weight[0].numel()
         self.gram = gram_is_smaller(positions, d_in, d_out)
+        self._gram_is_faster = gram_is_faster(positions, d_in, d_out)
         self._bytes = positions * d_in * layer.groups * gradients[0].element_size()
         self.materialised = None if self.gram else Materialised(self._each())
 
     def squares(self) -> Tensor:
         if self.materialised is not None:
             return self.materialised.squares()
-        parts = []
-        for part in self._chunks():
-            a, b = self._patches(part), self._outputs(part)
-            parts.append(squares_of((a.mT @ a).mul_(b.mT @ b)).sum(1))
-        return torch.cat(parts)
+        return torch.cat([self._squares(self._patches(part), self._outputs(part)) for part in self._chunks()])
+
+    def _squares(self, a: Tensor, b: Tensor) -> Tensor:
+        if self._gram_is_faster:
+            return squares_of((a.mT @ a).mul_(b.mT @ b)).sum(1)
+        # The gradients of a few examples, given up at once.  Rounded up, as what is added up is made once more.
+        sizes = [torch.linalg.vector_norm(part, dim=(2, 3)) for part in (a @ b.mT, a, b)]
+        return (sizes[0] + ROUNDING * torch.finfo(a.dtype).eps * sizes[1] * sizes[2]).square().sum(1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         if self.materialised is not None:

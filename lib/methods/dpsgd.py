@@ -25,7 +25,7 @@ from lib.methods._statistics import MIXED, NoisedStatistics
 from lib.run import Run
 
 LOSS = partial(F.cross_entropy, reduction="none")
-MICROBATCH = {"cpu": 128, "cuda": 4096}  # memory; no influence on the result
+MICROBATCH = {"cpu": 256, "cuda": 4096}  # memory; no influence on the result
 ASSUMES = (
     "batches drawn as the sampler says, floating-point noise as good as Gaussian, data set size and settings public; "
     "the seed, which is published here so that runs can be repeated, secret and of no other run; "
