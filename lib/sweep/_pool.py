@@ -85,7 +85,7 @@ def watched(running: Path, *, silent: float) -> Iterator[None]:
     def watch() -> None:
         while not over.wait(silent / 4):
             for lease in leases(running):
-                if lease.of_a_child and lease.age > silent:
+                if lease.of_a_child and not lease.dead and lease.age > silent:
                     with suppress(ProcessLookupError):
                         os.kill(lease.pid, signal.SIGKILL)
 
