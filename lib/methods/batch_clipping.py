@@ -73,7 +73,7 @@ class BatchClipping(DPSGD):
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 std = z * groups.reach(name) if z else 0.0
-                parameter.grad = (total[name] + self._draw(parameter, std)) / self._divisor
+                parameter.grad = self._draw(parameter, std).add_(total[name]).div_(self._divisor)
                 if self._converged:
                     self._converged.hold(name, parameter, std / self._divisor)
 

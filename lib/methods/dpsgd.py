@@ -84,11 +84,11 @@ class DPSGD(Method):
         total, std = self.summed(model, x, y, step), self.noise_std(step)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                parameter.grad = (total[name] + self.noise(name, parameter, std)) / self.run.batch_size
+                parameter.grad = self.noise(name, parameter, std).add_(total[name]).div_(self.run.batch_size)
         self._statistics.release(model, x, self.noise_multiplier(step))
 
     def noise(self, name: str, parameter: Tensor, std: float) -> Tensor:
-        """What hides this step's sum in ``parameter``, called ``name``."""
+        """What hides this step's sum in ``parameter``, called ``name``; a tensor that is nobody else's."""
         return self._draw(parameter, std)
 
     def _draw(self, parameter: Tensor, std: float) -> Tensor:
