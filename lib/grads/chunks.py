@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-# Small enough for a core's cache and for memory that the allocator keeps: on a CPU a fresh tensor of 30 MB costs more
-# in page faults than in arithmetic.  A GPU wants few, large kernels instead.
-CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**28}
+# Small enough for memory that the allocator keeps: on a CPU a fresh tensor of 30 MB costs more in page faults than in
+# arithmetic.  A GPU wants few, large kernels instead.
+CHUNK_BYTES = {"cpu": 2**23, "cuda": 2**28}
 
 
 def chunks(examples: int, bytes_each: int, device: torch.device) -> Iterator[slice]:
