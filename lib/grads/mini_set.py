@@ -35,5 +35,5 @@ def clipped_mean(
     for name, kept in (active or {}).items():
         gradient[name] = gradient[name] * kept
     norms = groups.norms({name: torch.linalg.vector_norm(g).square().view(1) for name, g in gradient.items()})
-    factors = groups.factors(norms)[0]  # 0 for all if one group's norm is not finite; 0 × ∞ is not a number, yet
+    factors = groups.factors(norms)[0]  # 0 for all if one group's norm is not finite; what 0 × ∞ leaves is 0, too
     return {name: (g * factors[groups.of[name]]).nan_to_num_(nan=0.0) for name, g in gradient.items()}
