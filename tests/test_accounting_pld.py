@@ -108,6 +108,13 @@ def test_without_replacement_is_more_than_either_direction_alone():
     )
 
 
+def test_hardly_any_noise_comes_without_a_warning():
+    """k participations cost kµ²/2 and little more, µ = 2/z, for the largest k that δ does not exclude."""
+    z, q, steps = 0.02, 64 / 1297, 20
+    found = accounting.epsilon(noise_multiplier=z, sampling_prob=q, steps=steps, **WITHOUT_REPLACEMENT)
+    assert found == pytest.approx(binom.isf(1e-5, steps, q) * (2 / z) ** 2 / 2, rel=0.01)
+
+
 @pytest.mark.parametrize("batch_size", [1, 3, 30])
 def test_with_replacement_covers_every_batch_size(batch_size):
     """An example drawn k times displaces k others; the bound knows only q = L/N."""

@@ -48,7 +48,7 @@ def _where_loss_is(target: np.ndarray, shifts: np.ndarray, weights: np.ndarray, 
     By formula for a mixture of two, else by bisection within 40 z of the shifts: beyond, the tails are 0 or 1.
     """
     if len(shifts) == 2:
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             excess = target + np.log(-np.expm1(np.log(weights[0]) - target))  # log(e^target − w_0)
         return (z**2 * (excess - np.log(weights[1])) + shifts[1] ** 2 / 2) / shifts[1]
     low, high = np.full_like(target, -40 * z), np.full_like(target, shifts[-1] + 40 * z)
