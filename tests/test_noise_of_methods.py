@@ -83,8 +83,8 @@ def noise(run) -> tuple[methods.Method, dict[str, np.ndarray]]:
         for name, p in model.named_parameters():
             drawn = (p.detach() - start[name]) / run.lr if run.method == "si_dpsgd" else p.grad
             found[name].append(drawn.flatten()[:2000].numpy().copy())
-    divisor = L // run.mini_set_size if run.method == BC.method or run.method == ALC.method else L
-    divisor = L if run.averaged_over == "examples" else divisor
+    over_vectors = run.method in (BC.method, ALC.method) and run.averaged_over == "vectors"
+    divisor = L // run.mini_set_size if over_vectors else L
     return method, {name: np.stack(values) * divisor for name, values in found.items()}
 
 
@@ -107,7 +107,7 @@ def test_every_tensor_has_noise_of_its_own_and_of_the_scale_that_is_counted(name
         of_step = np.sqrt(np.cumsum(spectrum.noise[:STEPS] ** 2))
     for tensor, expected in reach(run, method).items():
         values = found[tensor] / (Z * expected * of_step[:, None])
-        error = 5 / math.sqrt(2 * values.size / np.mean(of_step**4))
+        error = 5 / math.sqrt(2 * values.size / np.mean(of_step**4))  # correlated steps count for fewer
         assert values.std() == pytest.approx(1.0, rel=error), tensor
         assert abs(values.mean()) < error * 2, tensor
     firsts = np.stack([values[:, 0] for values in found.values()])
@@ -147,6 +147,7 @@ def test_the_noise_of_batch_norms_statistics_is_that_of_their_share(monkeypatch)
         method.backward(model, *NOTHING, step)
         sample.append(torch.cat([layer.mean for layer in norms]) / 0.1)
     assert channels == 6 + 16 + 120 + 84
+    assert len(told) == 50 * len(norms)
     for clip_norm, how in told:
         assert clip_norm == 2.0
         assert how["noise_multiplier"] == pytest.approx(Z / math.sqrt(0.2))
