@@ -287,6 +287,32 @@ def test_the_gram_form_is_used_where_it_is_smaller(positions, d_in, d_out, gram)
     torch.testing.assert_close(conv.squares(), gradients.square().sum((1, 2)), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"kernel_size": 3, "padding": 1},
+        {"kernel_size": 3, "padding": 1, "groups": 2},
+        {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
+        {"kernel_size": (2, 3), "padding": "same", "dilation": 2},
+        {"kernel_size": (2, 3), "stride": (1, 2), "padding": (0, 1), "dilation": (2, 1)},
+        {"kernel_size": (2, 3), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2)},
+        {"kernel_size": 1, "bias": False},
+    ],
+)
+def test_inner_products_of_patches_come_from_those_of_pixels(how):
+    draws = torch.Generator().manual_seed(0)
+    layer = nn.Conv2d(40, 40, **how)
+    x = torch.randn(5, 40, 4, 5, generator=draws)
+    y = layer(x)
+    b = torch.randn(y.shape, generator=draws)
+    conv = Convolution(layer, [x], [b])
+    assert conv.gram
+    assert conv.gram_is_faster
+    alone = [torch.autograd.grad(layer(x[i : i + 1]), layer.weight, b[i : i + 1])[0] for i in range(len(x))]
+    torch.testing.assert_close(conv.squares(), torch.stack([g.square().sum() for g in alone]), rtol=1e-4, atol=0.0)
+    torch.testing.assert_close(conv.weighted_sum(torch.ones(5)), sum(alone), rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("apart", [1e-3, 3e-4, 1e-4])
 @pytest.mark.parametrize("pairs", [1, 20])  # with few the Gram form takes less arithmetic, too
 def test_a_gradient_whose_parts_cancel_is_clipped_all_the_same(pairs, apart):

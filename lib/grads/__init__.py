@@ -63,8 +63,9 @@ def clipped_sum(
         raise ValueError(f"microbatch_size: expected None or at least 1; got {microbatch_size}")
     _refuse_batch_statistics(model, allowed=WithPublic if implementation == "joint" else ())
     groups = clip_norm if isinstance(clip_norm, Groups) else Groups(model, clip_norm)
-    total = {name: torch.zeros_like(p) for name, p in model.named_parameters() if p.requires_grad}
-    norms = [torch.zeros(0, len(groups.names), dtype=next(iter(total.values())).dtype, device=x.device)]
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    norms = [torch.zeros(0, len(groups.names), dtype=next(iter(parameters.values())).dtype, device=x.device)]
+    total = {}
     for part_x, part_y in zip(
         x.split(microbatch_size or max(len(x), 1)), y.split(microbatch_size or max(len(x), 1)), strict=True
     ):
@@ -72,7 +73,8 @@ def clipped_sum(
             part, part_norms = IMPLEMENTATIONS[implementation](model, loss, part_x, part_y, groups)
             norms.append(part_norms)
             for name, value in part.items():
-                total[name] += value
+                total[name] = total[name].add_(value) if name in total else value
+    total = {name: total[name] if name in total else torch.zeros_like(p) for name, p in parameters.items()}
     return total, groups.named(torch.cat(norms))
 
 

@@ -23,11 +23,6 @@ def gram_is_smaller(positions: int, d_in: int, d_out: int) -> bool:
     return 2 * positions**2 < d_in * d_out
 
 
-def gram_is_faster(positions: int, d_in: int, d_out: int) -> bool:
-    """Whether two T × T Gram matrices take less arithmetic than a D_out × D_in gradient, and twice for its memory."""
-    return positions * (d_in + d_out) < 2 * d_in * d_out
-
-
 def squares_of(products: Tensor) -> Tensor:
     """‖Σ_t g_t‖² rounded up, (…), from the inner products of its parts, (…, T, T).
 

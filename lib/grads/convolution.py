@@ -1,63 +1,100 @@
 """Per-example gradients of a convolution's weight.
 
 A convolution is a linear map of patches: at T = H' W' positions, from D_in = C_in/G · k² to D_out = C_out/G numbers,
-for each of G groups.  Patches are k² times as large as the image, so they are laid out for a few examples at a time.
+for each of G groups.  Patches are k² times as large as the image, so they are laid out for a few examples at a time,
+and not at all for their inner products, which are sums of k² inner products of pixels.
 """
+
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.grads.chunks import chunks
-from lib.grads.contractions import ROUNDING, Materialised, gram_is_faster, gram_is_smaller, squares_of
+from lib.grads.contractions import ROUNDING, Materialised, gram_is_smaller, squares_of
 
 
 class Convolution:
     """g_i = Σ_t b_it a_itᵀ with a the patches of ``inputs``, b the output ``gradients``, of every call of ``layer``."""
 
     def __init__(self, layer: nn.Conv2d, inputs: list[Tensor], gradients: list[Tensor]) -> None:
-        mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-        self.layer, self.gradients = layer, gradients
-        self.inputs = [F.pad(x, layer._reversed_padding_repeated_twice, mode=mode) for x in inputs]
+        self.layer, self.inputs, self.gradients = layer, inputs, gradients
         positions = sum(g[0, 0].numel() for g in gradients)
-        d_out, d_in = layer.out_channels // layer.groups, layer.weight[0].numel()
+        pixels = self._padded(inputs[0][:1])[0, 0].numel()
+        d_out, (c_in, *kernel) = layer.out_channels // layer.groups, layer.weight[0].shape
+        d_in = c_in * kernel[0] * kernel[1]
         self.gram = gram_is_smaller(positions, d_in, d_out)
-        self._gram_is_faster = gram_is_faster(positions, d_in, d_out)
-        self._bytes = positions * d_in * layer.groups * gradients[0].element_size()
+        # By arithmetic, of which a gradient's counts twice, for its memory.
+        less = pixels**2 * c_in + positions**2 * d_out < 2 * positions * d_in * d_out
+        self.gram_is_faster = less and len(inputs) == 1
+        number = layer.groups * gradients[0].element_size()
+        self._bytes_of_patches, self._bytes_of_gram = positions * d_in * number, (pixels**2 + positions**2) * number
         self.materialised = None if self.gram else Materialised(self._each())
 
     def squares(self) -> Tensor:
         if self.materialised is not None:
             return self.materialised.squares()
-        return torch.cat([self._squares(self._patches(part), self._outputs(part)) for part in self._chunks()])
-
-    def _squares(self, a: Tensor, b: Tensor) -> Tensor:
-        if self._gram_is_faster:
-            return squares_of((a.mT @ a).mul_(b.mT @ b)).sum(1)
-        # The gradients of a few examples, given up at once.  Rounded up, as what is added up is made once more.
-        sizes = [torch.linalg.vector_norm(part, dim=(2, 3)) for part in (a @ b.mT, a, b)]
-        return (sizes[0] + ROUNDING * torch.finfo(a.dtype).eps * sizes[1] * sizes[2]).square().sum(1)
+        if self.gram_is_faster:
+            return torch.cat([self._by_products(part) for part in self._chunks(self._bytes_of_gram)])
+        return torch.cat([self._by_gradients(part) for part in self._chunks(self._bytes_of_patches)])
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         if self.materialised is not None:
             return self.materialised.weighted_sum(weights).mT.reshape(self.layer.weight.shape)
         layer, scale = self.layer, weights.view(-1, 1, 1, 1)
         how = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
-        return sum(
+        inputs = self.inputs
+        if layer.padding_mode == "zeros" and not isinstance(layer.padding, str):
+            how["padding"] = layer.padding
+        else:
+            inputs = map(self._padded, inputs)
+        total, *others = [
             nn.grad.conv2d_weight(x, layer.weight.shape, g * scale, **how)
-            for x, g in zip(self.inputs, self.gradients, strict=True)
-        )
+            for x, g in zip(inputs, self.gradients, strict=True)
+        ]
+        return sum(others, total)
+
+    def _by_products(self, part: slice) -> Tensor:
+        """‖g_i‖² from the inner products of the patches and those of the outputs; of one call."""
+        b = self._outputs(part)
+        return squares_of(self._products_of_patches(part).mul_(b.mT @ b)).sum(1)
+
+    def _products_of_patches(self, part: slice) -> Tensor:
+        """a_t · a_t', (b, G, T, T): the inner products of the pixels t + o and t' + o, summed over k² offsets o."""
+        layer, (height, width) = self.layer, self.gradients[0].shape[2:]
+        x = self._padded(self.inputs[0][part])
+        pixels = x.unflatten(1, (layer.groups, -1)).flatten(3)  # (b, G, C_in/G, n)
+        products = pixels.mT @ pixels  # (b, G, n, n)
+        (down, right), (below, beside), w, n = layer.stride, layer.dilation, x.shape[3], pixels.shape[3]
+        # Offsets down, for all columns, and then offsets to the side: 2k shifted copies to add up, not k².
+        sizes, strides = (height, w, height, w), (below * w * (n + 1), down * w * n, n, down * w, 1)
+        products = _sum_of_shifted(products, (layer.kernel_size[0], *sizes), strides)
+        n = height * w
+        sizes, strides = (height, width, height, width), (beside * (n + 1), w * n, right * n, w, right)
+        return _sum_of_shifted(products, (layer.kernel_size[1], *sizes), strides).flatten(4, 5).flatten(2, 3)
+
+    def _by_gradients(self, part: slice) -> Tensor:
+        """‖g_i‖² from the gradients, given up at once; rounded up, as what is added up is made once more."""
+        a, b = self._patches(part), self._outputs(part)
+        sizes = [torch.linalg.vector_norm(values, dim=(2, 3)) for values in (a @ b.mT, a, b)]
+        return (sizes[0] + ROUNDING * torch.finfo(a.dtype).eps * sizes[1] * sizes[2]).square().sum(1)
 
     def _each(self) -> Tensor:
         """The gradients, (B, G, D_in, D_out)."""
-        return torch.cat([self._patches(part) @ self._outputs(part).mT for part in self._chunks()])
+        parts = self._chunks(self._bytes_of_patches)
+        return torch.cat([self._patches(part) @ self._outputs(part).mT for part in parts])
 
-    def _chunks(self):
-        return chunks(len(self.inputs[0]), self._bytes, self.inputs[0].device)
+    def _chunks(self, bytes_each: int) -> Iterator[slice]:
+        return chunks(len(self.inputs[0]), bytes_each, self.inputs[0].device)
+
+    def _padded(self, x: Tensor) -> Tensor:
+        mode = "constant" if self.layer.padding_mode == "zeros" else self.layer.padding_mode
+        return F.pad(x, self.layer._reversed_padding_repeated_twice, mode=mode)
 
     def _patches(self, part: slice) -> Tensor:
         """(b, G, D_in, T) for b examples."""
-        patches = [self._patches_of(x[part], g) for x, g in zip(self.inputs, self.gradients, strict=True)]
+        patches = [self._patches_of(self._padded(x[part]), g) for x, g in zip(self.inputs, self.gradients, strict=True)]
         return torch.cat(patches, dim=3) if len(patches) > 1 else patches[0]
 
     def _patches_of(self, x: Tensor, outputs: Tensor) -> Tensor:
@@ -75,3 +112,13 @@ class Convolution:
         """(b, G, D_out, T) for b examples."""
         outputs = [g[part].flatten(2).unflatten(1, (self.layer.groups, -1)) for g in self.gradients]
         return torch.cat(outputs, dim=3) if len(outputs) > 1 else outputs[0]
+
+
+def _sum_of_shifted(values: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    """``values`` (b, G, …), the rest seen with ``sizes`` and ``strides`` and summed over the first of them."""
+    view = values.as_strided((*values.shape[:2], *sizes), (*values.stride()[:2], *strides))
+    first, *others = view.unbind(2)
+    total = first.clone(memory_format=torch.contiguous_format)
+    for other in others:
+        total += other
+    return total
