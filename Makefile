@@ -13,9 +13,10 @@ reproduce: .venv/installed
 report: .venv/installed
 	$(BIN)/python -m lib.book
 
+# Files are shared out among processes of one thread each.
 test: .venv/installed
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 # The tests that drive a browser want Chromium beside this, and are skipped without it.
 test-all: .venv/installed

@@ -318,14 +318,20 @@ def test_inner_products_of_patches_come_from_those_of_pixels(how):
 def test_a_gradient_whose_parts_cancel_is_clipped_all_the_same(pairs, apart):
     """Inner products of 1e12 that add up to 1e4: what rounding leaves of them may not be taken for the norm."""
     draws = torch.Generator().manual_seed(0)
-    v, b = (torch.randn(20, pairs, size, generator=draws) for size in (400, 16))
+    v, b = (torch.randn(20, pairs, size, generator=draws) for size in (396, 16))
     a = 1e5 * torch.cat([v, v * (1 + apart)], dim=1)
     b = torch.cat([b, -b], dim=1)
-    outer, conv = Outer(a, b), Convolution(nn.Conv2d(400, 16, 1), [a.mT.unsqueeze(3)], [b.mT.unsqueeze(3)])
-    assert outer.gram
-    assert conv.gram
+    outputs = b.mT.unsqueeze(3)
+    images = nn.functional.fold(a.mT, (6 * pairs, 3), kernel_size=3, stride=3)
+    forms = (
+        Outer(a, b),
+        Convolution(nn.Conv2d(396, 16, 1), [a.mT.unsqueeze(3)], [outputs]),
+        Convolution(nn.Conv2d(44, 16, 3, stride=3), [images], [outputs]),
+    )
     true = torch.einsum("bto,bti->boi", b.double(), a.double()).square().sum((1, 2))
-    for squares in (outer.squares(), conv.squares()):
+    for form in forms:
+        assert form.gram
+        squares = form.squares()
         assert (squares.double() >= true).all()
         assert (squares <= 1e-5 * (a.norm(dim=2) * b.norm(dim=2)).sum(1).square() + 1.01 * true).all()
 
