@@ -41,7 +41,7 @@ class Convolution:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         if self.materialised is not None:
-            return self.materialised.weighted_sum(weights).mT.reshape(self.layer.weight.shape)
+            return self.materialised.weighted_sum(weights).mT.reshape(self.layer.weight.shape).contiguous()
         layer, scale = self.layer, weights.view(-1, 1, 1, 1)
         how = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
         inputs = self.inputs
