@@ -15,7 +15,7 @@ class Contraction(Protocol):
         """‖g_i‖², (B,)."""
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Σ_i weights_i g_i, of the parameter's shape."""
+        """Σ_i weights_i g_i, of the parameter's shape, contiguous: noise drawn like either is the same noise."""
 
 
 def gram_is_smaller(positions: int, d_in: int, d_out: int) -> bool:
