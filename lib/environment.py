@@ -13,9 +13,18 @@ _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def describe(
-    device: torch.device, *, started: datetime, seconds: float, data: str = "", data_sha256: str = ""
+    device: torch.device,
+    *,
+    started: datetime,
+    seconds: float,
+    data: str = "",
+    data_sha256: str = "",
+    together: int = 1,
 ) -> dict[str, Any]:
-    """The ``env`` block of a record; peak memory in MiB, of the GPU or, on the CPU, of the whole process."""
+    """The ``env`` block of a record; peak memory in MiB, of the GPU or, on the CPU, of the whole process.
+
+    ``together``: how many runs shared it all; ``seconds`` are this one's part.
+    """
     return {
         "git_commit": _COMMIT,
         "dirty": _DIRTY,
@@ -30,6 +39,7 @@ def describe(
         "flags": {
             "threads": torch.get_num_threads(),
             "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
+            "together": together,
             "flush_denormal": bool((torch.tensor([1e-40]) * 1.0 == 0.0).item()),
         },
     }

@@ -18,6 +18,8 @@ class Plan:
     backend    of joblib: loky (worker processes) | sequential | dask
     scheduler  the address of dask's scheduler, as tcp://host:8786; None starts a cluster on this machine
     n_jobs     workers, on this machine; None is one per GPU or, without any, per core
+    together   runs that a worker trains at once, if they are alike; None is 64 on a GPU, less where memory is too
+               small, and 1 on a CPU, which is not faster with more
     =========  ============================================================================
 
     Raises ``ValueError`` naming what was expected and what came.
@@ -29,6 +31,7 @@ class Plan:
     backend: str = "loky"
     scheduler: str | None = None
     n_jobs: int | None = None
+    together: int | None = None
 
     def __post_init__(self) -> None:
         tables.check_tier(self.tier)
@@ -38,8 +41,10 @@ class Plan:
         self._check("backend", f"one of {', '.join(BACKENDS)}", self.backend in BACKENDS)
         asked = self.scheduler is None or (isinstance(self.scheduler, str) and self.backend == "dask")
         self._check("scheduler", "None, or an address for backend dask", asked)
-        counted = type(self.n_jobs) is int and self.n_jobs >= 1
-        self._check("n_jobs", "None or a whole number of at least 1", self.n_jobs is None or counted)
+        for name in ("n_jobs", "together"):
+            value = getattr(self, name)
+            counted = type(value) is int and value >= 1
+            self._check(name, "None or a whole number of at least 1", value is None or counted)
 
     def _check(self, name: str, expected: str, right: bool) -> None:
         if not right:

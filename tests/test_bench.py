@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lib import bench, models, registry
-from lib.bench import batch_clipping_step, noisy_step, private_step, public_batch_norm
+from lib.bench import batch_clipping_step, noisy_step, private_step, public_batch_norm, runs_together
 
 
 @pytest.mark.parametrize("name", ["lenet5", "lenet_300_100"])
@@ -36,7 +36,9 @@ def test_ratios_are_taken_within_a_round(monkeypatch):
 
 def test_the_first_variant_is_what_the_others_are_measured_against():
     assert next(iter(private_step.variants())) == "non-private"
-    assert registry.names("bench") == ("batch_clipping_step", "noisy_step", "private_step", "public_batch_norm")
+    assert registry.names("bench") == (
+        *("batch_clipping_step", "noisy_step", "private_step", "public_batch_norm", "runs_together"),
+    )
 
 
 @pytest.mark.parametrize("name", private_step.NETWORKS)
@@ -92,3 +94,23 @@ def test_peak_memory_is_that_of_one_step():
 
 def _allocates(size: int, device: torch.device):
     return lambda: torch.ones(size * 2**18).sum()  # size MiB
+
+
+@pytest.mark.parametrize("kind", runs_together.KINDS)
+def test_runs_together_end_where_they_do_one_after_another(kind, monkeypatch):
+    monkeypatch.setattr(runs_together, "BATCH", 8)
+    original, made = models.build, []
+    monkeypatch.setattr(models, "build", lambda name: made.append(original(name)) or made[-1])
+    for together in (False, True):
+        runs_together.step(kind, torch.device("cpu"), seeds=1, together=together)()
+    assert len(made) == 10
+    for alone, other in zip(made[:5], made[5:], strict=True):
+        for p, q in zip(alone.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(q, p, rtol=1e-3, atol=1e-4)
+
+
+def test_runs_together_are_measured_against_runs_one_after_another(monkeypatch):
+    monkeypatch.setattr(runs_together, "BATCH", 2)
+    found = runs_together.measure(torch.device("cpu"), rounds=1, seeds=1)
+    assert list(found) == ["5 × LeNet-5 with noisy weights", "5 × LeNet-5 by DPSGD"]
+    assert all(list(variants) == ["one after another", "together"] for variants in found.values())

@@ -9,7 +9,7 @@ from conftest import make_run
 from lib import data, models
 from lib.data import as_input
 from lib.lease import Lease
-from lib.train import OutOfTime, Training, pretrained, sealed, train
+from lib.train import OutOfTime, Training, _finish, pretrained, sealed, train
 from lib.train.pretrained import Elsewhere, PretrainedError
 
 RUN = make_run(
@@ -52,9 +52,7 @@ def test_it_is_done_once_and_its_features_are_those_of_the_convolutions(folder):
 
     pretraining = Training(RUN.pretraining, CPU)
     pretraining.attach()
-    while not pretraining.finished:
-        pretraining.epoch(lambda: None)
-        pretraining.test(lambda: None)
+    _finish([pretraining], lambda: None, lambda: None)
     convolutions, _ = models.cut(pretraining.model.eval())
     images = data.load("digits_rgb").test_inputs
     found = pretrained.features_of(RUN, data.load("digits_rgb"))
@@ -69,9 +67,7 @@ def test_only_the_linear_layers_are_trained_and_the_record_says_what_is_public(f
     training = Training(RUN, CPU)
     training.attach()
     assert [p.shape for p in training.model.parameters()] == [(10, 128), (10,)]
-    while not training.finished:
-        training.epoch(lambda: None)
-        training.test(lambda: None)
+    _finish([training], lambda: None, lambda: None)
     record = training.record()
     proven = record["privacy"]["proven"]
     assert proven["epsilon"] == pytest.approx(8.0, rel=0.02)

@@ -70,8 +70,8 @@ def test_a_wider_sweep_adds_only_what_is_missing(tmp_path):
 
 def test_every_cell_gets_its_first_seed_before_any_its_second(tmp_path, monkeypatch):
     order = []
-    train = _work.train
-    monkeypatch.setattr(_work, "train", lambda run, **how: order.append(run) or train(run, **how))
+    train = _work.train_together
+    monkeypatch.setattr(_work, "train_together", lambda runs, **how: order.extend(runs) or train(runs, **how))
     go(tmp_path, seeds=2)
     assert [run.validation_examples > 0 for run in order] == [True] * 8 + [False] * 8
     assert [run.seed for run in order[8:]] == [0] * 4 + [1] * 4
@@ -106,7 +106,7 @@ def test_a_damaged_record_stops_the_sweep_before_any_training(tmp_path, monkeypa
     go(tmp_path)
     victim = next(path for path in (tmp_path / "results" / "small").glob("*.json") if kind in path.read_text())
     victim.write_text(victim.read_text()[:100])
-    monkeypatch.setattr(_work, "train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(_work, "train_together", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(StoreError, match=re.escape(str(victim))):
         go(tmp_path, seeds=2)
     assert len(victim.read_text()) == 100
@@ -114,16 +114,16 @@ def test_a_damaged_record_stops_the_sweep_before_any_training(tmp_path, monkeypa
 
 def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkeypatch):
     """Both train the same run to its end, as when one was silent for too long."""
-    train, asked = _work.train, SMALL.tuning("none", 0.0, tier="smoke", lr=0.01)
+    train, asked = _work.train_together, SMALL.tuning("none", 0.0, tier="smoke", lr=0.01)
     how = {"table": "small", "root": tmp_path, "deadline": None, "threads": 1, "silent": 60.0}
 
-    def while_another_stores_it(run, **settings):
-        record = train(run, **settings)
-        Store(tmp_path).write("small", record | {"metrics": {"validation_accuracy": 1.0}})
-        return record
+    def while_another_stores_it(runs, **settings):
+        records = train(runs, **settings)
+        Store(tmp_path).write("small", records[0] | {"metrics": {"validation_accuracy": 1.0}})
+        return records
 
-    monkeypatch.setattr(_work, "train", while_another_stores_it)
-    assert _work.work(asked, **how) == _work.ELSEWHERE
+    monkeypatch.setattr(_work, "train_together", while_another_stores_it)
+    assert _work.work((asked,), **how) == [(asked, _work.ELSEWHERE)]
     assert Store(tmp_path).get(asked)["metrics"] == {"validation_accuracy": 1.0}
     assert nothing_is_left_over(tmp_path)
 
@@ -131,9 +131,9 @@ def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkey
 def test_what_a_worker_left_that_died_as_soon_as_it_had_stored_its_run_is_removed(tmp_path):
     asked = SMALL.tuning("none", 0.0, tier="smoke", lr=0.01)
     how = {"table": "small", "root": tmp_path, "deadline": None, "threads": 1, "silent": 60.0}
-    assert _work.work(asked, **how) == _work.STORED
+    assert _work.work((asked,), **how) == [(asked, _work.STORED)]
     (tmp_path / sweep.RUNNING / f"{asked.id}.checkpoint").write_bytes(b"left")
-    assert _work.work(asked, **how) == _work.ELSEWHERE
+    assert _work.work((asked,), **how) == [(asked, _work.ELSEWHERE)]
     assert nothing_is_left_over(tmp_path)
 
 
@@ -187,13 +187,13 @@ def test_a_run_whose_pretraining_somebody_else_is_at_is_left_for_later(tmp_path,
     pretrained = {"pretrained_on": "stripes_rgb", "pretraining_epochs": 1}
     run = make_run(dataset="digits_rgb", model="convnet", epochs=1, **pretrained)
     other = Lease.take(tmp_path / FOLDER, run.pretraining.id, silent=60.0)
-    assert _work.work(run, **how) == _work.ELSEWHERE
+    assert _work.work((run,), **how) == [(run, _work.ELSEWHERE)]
     other.release()
-    assert _work.work(run, **how) == _work.STORED
+    assert _work.work((run,), **how) == [(run, _work.STORED)]
 
 
 def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(_work, "train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(_work, "train_together", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(ValueError, match="unknown tier 'full'"):
         go(tmp_path, tier="full")
     with pytest.raises(ValueError, match="seeds: expected a whole number of at least 1; got 0"):
@@ -212,3 +212,62 @@ def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypat
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(StoreError, match="expected a folder that results can be written to"):
         go(tmp_path)
+
+
+class TestTogether:
+    def test_shares_are_of_runs_that_are_alike_and_leave_no_worker_without(self):
+        alike = [make_run(seed=seed) for seed in range(5)]
+        others = [make_run(epochs=3), make_run(model="convnet", dataset="digits_rgb")]
+        runs = [alike[0], others[0], *alike[1:], others[1]]
+        for together, n_jobs, sizes in ((64, 1, [5, 1, 1]), (2, 1, [2, 2, 1, 1, 1]), (64, 2, [3, 2, 1, 1])):
+            found = _work.shares(runs, together=together, n_jobs=n_jobs)
+            assert [len(share) for share in found] == sizes
+            assert sorted(run.id for share in found for run in share) == sorted(run.id for run in runs)
+        assert _work.shares(runs, together=1, n_jobs=1) == [(run,) for run in runs]
+
+    def test_a_sweep_of_runs_together_stores_what_one_of_runs_alone_does(self, tmp_path):
+        assert str(go(tmp_path / "alone", seeds=2)) == "16 runs stored"
+        assert str(go(tmp_path / "together", seeds=2, together=4)) == "16 runs stored"
+        alone, together = contents(tmp_path / "alone" / "results"), contents(tmp_path / "together" / "results")
+        assert alone.keys() == together.keys()
+        for key, record in together.items():
+            assert record["privacy"] == alone[key]["privacy"]
+            assert record["history"]["train_loss"] == pytest.approx(alone[key]["history"]["train_loss"], rel=1e-3)
+        records = [record for _, record in Store(tmp_path / "together" / "results").filed()]
+        assert {record["env"]["flags"]["together"] for record in records} == {2}  # two workers share four alike
+        assert nothing_is_left_over(tmp_path / "together" / "results")
+
+    def test_runs_that_fail_together_are_tried_in_halves(self, tmp_path, monkeypatch):
+        """As where memory holds two of them and not more; and one fails by itself."""
+        sizes, train, runs = [], _work.train_together, [make_run(epochs=1, seed=seed) for seed in range(5)]
+
+        def small(asked, **how):
+            sizes.append(len(asked))
+            if len(asked) > 2 or runs[4] in asked:
+                raise MemoryError("too much")
+            return train(asked, **how)
+
+        monkeypatch.setattr(_work, "train_together", small)
+        how = {"table": "small", "root": tmp_path, "deadline": None, "threads": 1, "silent": 60.0}
+        outcomes = dict(_work.work(tuple(runs), **how))
+        assert sizes == [5, 2, 3, 1, 2, 1, 1]
+        assert [outcomes[run] for run in runs[:4]] == [_work.STORED] * 4
+        assert outcomes[runs[4]] == f"{runs[4].words}-{runs[4].id}: MemoryError: too much"
+        assert nothing_is_left_over(tmp_path)
+
+    def test_of_a_share_those_alone_are_trained_that_nobody_else_has(self, tmp_path):
+        runs = tuple(make_run(epochs=1, seed=seed) for seed in range(3))
+        how = {"table": "small", "root": tmp_path, "deadline": None, "threads": 1, "silent": 60.0}
+        other = Lease.take(tmp_path / sweep.RUNNING, runs[1].id, silent=60.0)
+        assert [outcome for _, outcome in _work.work(runs, **how)] == [_work.STORED, _work.ELSEWHERE, _work.STORED]
+        other.release()
+        assert [outcome for _, outcome in _work.work(runs, **how)] == [_work.ELSEWHERE, _work.STORED, _work.ELSEWHERE]
+        assert nothing_is_left_over(tmp_path)
+
+    def test_what_is_cut_off_together_is_finished_by_the_next_sweep(self, tmp_path):
+        runs = tuple(make_run(epochs=400, seed=seed) for seed in range(2))
+        how = {"table": "small", "root": tmp_path, "threads": 1, "silent": 60.0}
+        cut = _work.work(runs, deadline=time.time() + 0.5, **how)
+        assert [outcome for _, outcome in cut] == [_work.UNFINISHED] * 2
+        assert len(list((tmp_path / sweep.RUNNING).glob("*.checkpoint"))) == 2
+        assert not list((tmp_path / sweep.RUNNING).glob("*.lease"))

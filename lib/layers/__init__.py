@@ -10,6 +10,8 @@ from lib.layers.public_batch_norm import PublicBatchNorm as PublicBatchNorm
 from lib.layers.statistics import statistics_of as statistics_of
 from lib.layers.weight_noise import held_noise as held_noise
 from lib.layers.weight_noise import noisy_layers as noisy_layers
+from lib.layers.weight_noise import noisy_parameters as noisy_parameters
 from lib.layers.weight_noise import set_weight_noise as set_weight_noise
+from lib.layers.weight_noise import without_noise as without_noise
 from lib.layers.with_public import WithPublic as WithPublic
 from lib.layers.with_public import held_statistics as held_statistics

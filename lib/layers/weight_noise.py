@@ -62,6 +62,32 @@ def set_weight_noise(
         layer._set_noise(noise_std, noise_on_bias, generator)
 
 
+def noisy_parameters(model: nn.Module) -> dict[str, Tensor]:
+    """``{name: value}`` of every parameter, with a draw of its noise; in the order of the layers, that of a sequence's
+    passes."""
+    values = dict(model.named_parameters())
+    names = {id(parameter): name for name, parameter in values.items()}
+    for layer in noisy_layers(model):
+        weight, bias = layer._noisy_parameters()
+        values[names[id(layer.weight)]] = weight
+        if bias is not None:
+            values[names[id(layer.bias)]] = bias
+    return values
+
+
+@contextmanager
+def without_noise(model: nn.Module) -> Iterator[None]:
+    """Inside, no layer draws."""
+    stds = {layer: layer.noise_std for layer in noisy_layers(model)}
+    for layer in stds:
+        layer.noise_std = 0.0
+    try:
+        yield
+    finally:
+        for layer, std in stds.items():
+            layer.noise_std = std
+
+
 @contextmanager
 def held_noise(model: nn.Module) -> Iterator[None]:
     """Draw once on entry and use that draw in every forward pass inside; outside, each forward pass draws afresh.

@@ -6,10 +6,10 @@ knows :class:`Method` and never a method's name.  A method file defines ``build(
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from lib.run import Run
 from lib.sampling import Sampler
 
 Public = tuple[Tensor, Tensor]  # inputs (M, …) and labels (M,)
+Batch = tuple[Tensor, Tensor]  # inputs (B, …) and labels (B,)
 
 
 class Method(ABC):
@@ -67,6 +68,16 @@ class Method(ABC):
         Returns the batch's mean loss, still on the device, or None where the loss is private.
         """
 
+    @classmethod
+    def backward_together(
+        cls, methods: Sequence[Self], models: Sequence[nn.Module], batches: Sequence[Batch], step: int
+    ) -> list[Tensor | None]:
+        """What :meth:`backward` of each does, to rounding, in one pass for all of them.
+
+        Of methods alone whose runs differ in nothing but what :func:`may_differ` says.
+        """
+        raise NotImplementedError
+
     def update(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Change the parameters."""
         optimizer.step()
@@ -86,6 +97,15 @@ def build(run: Run, examples: int, model: nn.Module) -> Method:
     Raises ``ValueError`` for settings that the method does not have or cannot do.
     """
     return registry.load("methods", run.method).build(run, examples, model)
+
+
+def may_differ(run: Run) -> tuple[str, ...]:
+    """The fields in which runs may differ from ``run`` and have their gradients found with its; none if it is alone.
+
+    A method file says it in a function of this name, if the method has :meth:`Method.backward_together`.
+    """
+    said = getattr(registry.load("methods", run.method), "may_differ", lambda run: ())
+    return said(run)
 
 
 def refuse(run: Run, *fields: str) -> None:

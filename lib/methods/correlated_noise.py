@@ -14,12 +14,14 @@ for a sensitivity that grows with log T and not with √T.
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from torch import Tensor, nn
 
 from lib.accounting import Spectrum
 from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, DPSGD, SI_DPSGD_ONLY, check
+from lib.methods.dpsgd import may_differ as may_differ
 from lib.run import Run
 from lib.sampling import Sampler
 
@@ -43,9 +45,9 @@ class CorrelatedNoise(DPSGD):
         self._weights = np.trim_zeros((-spectrum.strategy if self._recursive else spectrum.noise)[1:], "b")
         self._past: dict[str, Tensor] = {}  # (bands − 1, parameters) of unit noise, the oldest overwritten
 
-    def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
+    def leave(self, model: nn.Module, total: Mapping[str, Tensor], step: int) -> None:
         self._step = step
-        super().backward(model, x, y, step)
+        super().leave(model, total, step)
 
     def noise(self, name: str, parameter: Tensor, std: float) -> Tensor:
         fresh, kept = self._draw(parameter, 1.0), len(self._weights)

@@ -8,8 +8,9 @@ post-processing.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +18,9 @@ from torch import Tensor, nn
 
 from lib import accounting
 from lib.generators import generator
-from lib.grads import clipped_sum
+from lib.grads import clipped_sum, stacked
 from lib.layers import held_statistics
-from lib.methods import Method, refuse
+from lib.methods import Batch, Method, refuse
 from lib.methods._budget import budget
 from lib.methods._statistics import MIXED, NoisedStatistics
 from lib.run import Run
@@ -81,11 +82,34 @@ class DPSGD(Method):
             return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, **how)[0]
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
-        total, std = self.summed(model, x, y, step), self.noise_std(step)
+        self.leave(model, self.summed(model, x, y, step), step)
+        self._statistics.release(model, x, self.noise_multiplier(step))
+
+    @classmethod
+    def backward_together(
+        cls, methods: Sequence[Self], models: Sequence[nn.Module], batches: Sequence[Batch], step: int
+    ) -> list[Tensor | None]:
+        x, y, counts = stacked.padded(batches)
+        totals, _ = stacked.clipped_sums(
+            models[0],
+            LOSS,
+            stacked.values_of(models),
+            x,
+            y,
+            counts=counts,
+            clip_norms=[method.clip_norm(step) for method in methods],
+            microbatch_size=max(1, MICROBATCH[x.device.type] // len(models)),
+        )
+        for i, (method, model) in enumerate(zip(methods, models, strict=True)):
+            method.leave(model, {name: total[i] for name, total in totals.items()}, step)
+        return [None] * len(methods)
+
+    def leave(self, model: nn.Module, total: Mapping[str, Tensor], step: int) -> None:
+        """Leave in every parameter's ``grad`` what the optimiser is to follow: ĝ of :meth:`summed`."""
+        std = self.noise_std(step)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 parameter.grad = self.noise(name, parameter, std).add_(total[name]).div_(self.run.batch_size)
-        self._statistics.release(model, x, self.noise_multiplier(step))
 
     def noise(self, name: str, parameter: Tensor, std: float) -> Tensor:
         """What hides this step's sum in ``parameter``, called ``name``; a tensor that is nobody else's."""
@@ -150,6 +174,18 @@ def check(run: Run, *others: str) -> None:
             "norms that can be private are 'public_batch', 'noised_batch_without_affine' and, of a batch of one, "
             "'instance'"
         )
+
+
+def may_differ(run: Run) -> tuple[str, ...]:
+    """See :func:`lib.methods.may_differ`; of runs whose gradients are clipped as a whole and depend on values alone.
+
+    With both ε and noise given, ε ends each run at a step of its own.
+    """
+    budget_ends_it = run.epsilon is not None and run.noise_multiplier is not None
+    more_than_values = run.public_examples or run.statistics_share or run.first_weights != "exact"
+    if budget_ends_it or more_than_values or run.clipped != "gradient":
+        return ()
+    return ("seed", "lr", "clip_norm", "noise_multiplier", "epsilon")
 
 
 def build(run: Run, examples: int, model: nn.Module) -> DPSGD:

@@ -3,6 +3,7 @@
 v1 section 3: "another way to introduce noise to the weights is to directly make the SGD updates noisy".
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from lib.generators import generator
 from lib.methods import refuse
 from lib.methods.non_private import PRIVATE_ONLY, NonPrivate
+from lib.methods.non_private import may_differ as may_differ
 from lib.run import Run
 
 
@@ -21,12 +23,11 @@ class NoisySGD(NonPrivate):
         super().__init__(run, examples)
         self._noise = generator(run.seed, "gradient noise", next(model.parameters()).device)
 
-    def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor:
-        loss = super().backward(model, x, y, step)
+    def leave(self, model: nn.Module, gradients: Mapping[str, Tensor]) -> None:
+        super().leave(model, gradients)
         for parameter in model.parameters():
             noise = torch.empty_like(parameter).normal_(0.0, self.run.gradient_noise_std, generator=self._noise)
             parameter.grad.add_(noise)
-        return loss
 
     def privacy(self) -> dict[str, Any]:
         block = super().privacy()

@@ -1,13 +1,16 @@
 """Training without privacy: the mean gradient of the batch."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lib.methods import Method, Public, refuse
+from lib.grads import stacked
+from lib.methods import Batch, Method, Public, refuse
 from lib.methods._gradient_norms import GradientNorms
-from lib.methods.dpsgd import BATCH_CLIPPING_ONLY, CORRELATED_ONLY, SI_DPSGD_ONLY
+from lib.methods.dpsgd import BATCH_CLIPPING_ONLY, CORRELATED_ONLY, LOSS, SI_DPSGD_ONLY
 from lib.run import Run
 
 NOT_PRIVATE = "non-private training: gradients are neither clipped nor noised"
@@ -31,7 +34,26 @@ class NonPrivate(Method):
         model.zero_grad(set_to_none=True)
         loss = F.cross_entropy(model(x), y)
         loss.backward()
+        self.leave(model, {name: parameter.grad for name, parameter in model.named_parameters()})
         return loss.detach()
+
+    @classmethod
+    def backward_together(
+        cls, methods: Sequence[Self], models: Sequence[nn.Module], batches: Sequence[Batch], step: int
+    ) -> list[Tensor | None]:
+        values = stacked.values_of(models)
+        x, y = (torch.stack(of_all) for of_all in zip(*batches, strict=True))
+        losses, gradients = stacked.mean_gradients(models[0], LOSS, values, x, y)
+        for i, (method, model) in enumerate(zip(methods, models, strict=True)):
+            for name, buffer in model.named_buffers():  # of batch norm
+                buffer.copy_(values[name][i])
+            method.leave(model, {name: gradient[i] for name, gradient in gradients.items()})
+        return list(losses)
+
+    def leave(self, model: nn.Module, gradients: Mapping[str, Tensor]) -> None:
+        """Leave in every parameter's ``grad`` what the optimiser is to follow."""
+        for name, parameter in model.named_parameters():
+            parameter.grad = gradients[name]
 
     def privacy(self) -> dict[str, Any]:
         """No guarantee: ε is null.  Noise without a sensitivity is not a mechanism."""
@@ -63,6 +85,11 @@ PRIVATE_ONLY = (
     *CORRELATED_ONLY,
     *SI_DPSGD_ONLY,
 )
+
+
+def may_differ(run: Run) -> tuple[str, ...]:
+    """See :func:`lib.methods.may_differ`; a model that holds public examples is not one of values alone."""
+    return () if run.public_examples else ("seed", "lr", "weight_noise_std", "gradient_noise_std")
 
 
 def build(run: Run, examples: int, model: nn.Module) -> NonPrivate:

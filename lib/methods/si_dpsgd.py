@@ -9,7 +9,7 @@ means differ by the sum of all participations (:mod:`lib.accounting`, ``si_dpsgd
 **The claimed ε is not proven; see notebook 06.**
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from lib import accounting
 from lib.methods._statistics import MIXED
 from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, CORRELATED_ONLY, DPSGD, check, finite
+from lib.methods.dpsgd import may_differ as may_differ
 from lib.run import Run
 
 
@@ -34,7 +35,10 @@ class SIDPSGD(DPSGD):
         if step == 0 and self.run.first_weights == "noised":
             self._means = [parameter.detach().clone() for parameter in _trained(model)]
             self._noise_weights(model, self.run.lr * self.lr_factor(0) * self.noise_std(0) / self.run.batch_size)
-        total, self._std = self.summed(model, x, y, step), self.noise_std(step)
+        super().backward(model, x, y, step)
+
+    def leave(self, model: nn.Module, total: Mapping[str, Tensor], step: int) -> None:
+        self._std = self.noise_std(step)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 parameter.grad = total[name] / self.run.batch_size

@@ -26,9 +26,10 @@ from lib.plan import Plan
 from lib.run import Run
 from lib.store import Store, folder
 from lib.sweep._pool import WorkerDied, watched, workers
-from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, work
+from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, shares, work
 from lib.tables import Table
 
+TOGETHER = 64  # runs that a GPU trains at once, if they are alike; a CPU is full with one
 SILENT = 600.0  # seconds without a step after which a worker is given up
 POLL = 1.0  # seconds between two looks for what other sweeps have finished
 DEATHS = 3  # of its workers, after which a run is given up
@@ -59,7 +60,7 @@ def run(
 ) -> Sweep:
     """Train every missing run of ``table`` and store it, under ``root`` or where records of the tier live.
 
-    ``plan``: the fields of :class:`~lib.plan.Plan` (tier, seeds, minutes, backend, scheduler, n_jobs).  When
+    ``plan``: the fields of :class:`~lib.plan.Plan` (tier, seeds, minutes, backend, scheduler, n_jobs, together).  When
     ``minutes`` are over no run starts, and those in hand leave checkpoints.  A worker that does no step in ``silent``
     seconds is given up, and its run taken over.  Raises ``ValueError``, ``StoreError`` or ``DataError`` before any
     training if the plan is not one, results cannot be written or read, or data are missing; and ``SweepError`` at the
@@ -70,6 +71,7 @@ def run(
     store = Store(root, read_only=False)
     deadline = time.time() + 60 * plan.minutes if plan.minutes is not None else None
     n_jobs = plan.n_jobs or torch.cuda.device_count() or os.cpu_count() or 1
+    together = plan.together or (TOGETHER if torch.cuda.is_available() else 1)
     threads = 1 if plan.scheduler else max(1, (os.cpu_count() or 1) // n_jobs)
     stages = (_tuning_runs, _cell_runs)
     for stage in stages:
@@ -86,13 +88,15 @@ def run(
         return list({asked.id: asked for asked in stage(table, plan, store) if asked not in store}.values())
 
     call = partial(work, table=table.name, root=root, deadline=deadline, threads=threads, silent=silent)
+
+    def outcomes(runs: list[Run]) -> Iterator[tuple[Run, str]]:
+        return of_workers(call, shares(runs, together=together, n_jobs=n_jobs))
+
     result = Sweep()
-    with workers(plan, n_jobs) as outcomes, watched(root / RUNNING, silent=silent):
+    with workers(plan, n_jobs) as of_workers, watched(root / RUNNING, silent=silent):
         for stage in stages:
             with tqdm(desc=table.name, total=len(missing(stage)), unit="run", disable=not progress) as bar:
-                _complete(
-                    partial(missing, stage), partial(outcomes, call), partial(_deaths, root / RUNNING), result, bar
-                )
+                _complete(partial(missing, stage), outcomes, partial(_deaths, root / RUNNING), result, bar)
     if result.failed:
         raise SweepError(f"{len(result.failed)} runs failed, all others are stored:\n" + "\n".join(result.failed))
     result.unfinished = tuning.stored_and_missing(table, plan.tier, plan.seeds, Store(root))[1]

@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--backend", default="loky", help=", ".join(BACKENDS))
     parser.add_argument("--scheduler", help="address of a dask scheduler; without it dask starts a cluster here")
     parser.add_argument("--n-jobs", type=int, help="workers (default: one per GPU or, without any, per core)")
+    parser.add_argument("--together", type=int, help="runs that a worker trains at once (default: many on a GPU)")
     arguments = vars(parser.parse_args())
     try:
         print(sweep.run(tables.load(arguments.pop("table")), **arguments))

@@ -15,9 +15,10 @@ from joblib import Parallel, delayed, parallel_config
 from lib.lease import leases
 from lib.plan import Plan
 from lib.run import Run
+from lib.sweep._work import Share
 
-Call = Callable[[Run], str]
-Outcomes = Callable[[Call, Iterable[Run]], Iterator[tuple[Run, str]]]
+Call = Callable[[Share], list[tuple[Run, str]]]
+Outcomes = Callable[[Call, Iterable[Share]], Iterator[tuple[Run, str]]]
 
 
 class WorkerDied(Exception):
@@ -26,7 +27,7 @@ class WorkerDied(Exception):
 
 @contextmanager
 def workers(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
-    """Inside, those of the plan's backend: a function that yields what a call of each run returns, as they do.
+    """Inside, those of the plan's backend: a function that yields what a call of each share returns, as they do.
 
     It raises ``WorkerDied`` when a worker does and nobody knows with which run.
     """
@@ -38,29 +39,25 @@ def workers(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
             yield _of_processes
 
 
-def _of_processes(call: Call, runs: Iterable[Run]) -> Iterator[tuple[Run, str]]:
-    tasks = (delayed(_with_run)(call, run) for run in runs)
+def _of_processes(call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
+    tasks = (delayed(call)(share) for share in shares)
     try:
-        yield from Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)(tasks)
+        for done in Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)(tasks):
+            yield from done
     except BrokenProcessPool as error:
         raise WorkerDied(str(error).partition("\n")[0]) from error
 
 
-def _with_run(call: Call, run: Run) -> tuple[Run, str]:
-    return run, call(run)
-
-
-def _of_cluster(client: Any, call: Call, runs: Iterable[Run]) -> Iterator[tuple[Run, str]]:
+def _of_cluster(client: Any, call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
     """By dask itself, which gives what a lost worker had in hand to another, and after some losses gives it up."""
     from distributed import KilledWorker, as_completed
 
-    of_future = {client.submit(call, run, pure=False): run for run in runs}
+    of_future = {client.submit(call, share, pure=False): share for share in shares}
     for future in as_completed(of_future):
-        run = of_future[future]
         try:
-            yield run, future.result()
+            yield from future.result()
         except KilledWorker as error:
-            yield run, f"{run.words}-{run.id}: its workers died: {error}"
+            yield from ((run, f"{run.words}-{run.id}: its workers died: {error}") for run in of_future[future])
 
 
 def _cluster(plan: Plan, n_jobs: int) -> AbstractContextManager[Any]:

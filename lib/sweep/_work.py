@@ -1,63 +1,111 @@
-"""A worker's share of a sweep: one run."""
+"""A worker's share of a sweep: one run, or several that train together."""
 
 import multiprocessing
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
+from math import ceil
 from pathlib import Path
 
 import torch
 
 from lib.lease import Lease
 from lib.run import Run
-from lib.store import Store
-from lib.train import OutOfTime, train
+from lib.store import Record, Store
+from lib.train import OutOfTime, alike, train_together
 from lib.train.checkpoint import remove
 from lib.train.pretrained import Elsewhere
 
 RUNNING = ".running"  # the folder of leases and checkpoints, beside the results
 STORED, ELSEWHERE, UNFINISHED = "stored", "elsewhere", "unfinished"
 
+Share = tuple[Run, ...]
 
-def work(run: Run, *, table: str, root: Path, deadline: float | None, threads: int, silent: float) -> str:
-    """Train ``run`` and store it, unless somebody else does or did: one of the words above, or what went wrong.
 
-    The error is returned, not raised: a raised one would end the whole sweep.
+def shares(runs: Iterable[Run], *, together: int, n_jobs: int) -> list[Share]:
+    """``runs`` in shares of at most ``together`` that are alike, each kind of runs spread over ``n_jobs`` workers."""
+    if together == 1:
+        return [(run,) for run in runs]
+    kinds: dict[object, list[Run]] = {}
+    for run in runs:
+        kinds.setdefault(alike(run) or run.id, []).append(run)
+    found = []
+    for kind in kinds.values():
+        size = min(together, ceil(len(kind) / n_jobs))
+        found += [tuple(kind[first : first + size]) for first in range(0, len(kind), size)]
+    return found
+
+
+def work(
+    share: Share, *, table: str, root: Path, deadline: float | None, threads: int, silent: float
+) -> list[tuple[Run, str]]:
+    """Train the runs of ``share`` and store them, but those that somebody else does or did.
+
+    Returns with each run one of the words above, or what went wrong: a raised error would end the whole sweep.
     """
     if deadline is not None and time.time() > deadline:
-        return UNFINISHED
+        return [(run, UNFINISHED) for run in share]
     torch.set_num_threads(threads)
     # Saturated gates have gradients of 1e-40, which a CPU multiplies 100 times slower than it takes them for 0.
     torch.set_flush_denormal(True)
-    running = root / RUNNING
+    running, leases = root / RUNNING, {}
     try:
-        lease = Lease.take(running, run.id, silent=silent)
-        if lease is None:
-            return ELSEWHERE
-        try:
-            return _train(run, table, root, deadline, lease, running / f"{run.id}.checkpoint")
-        finally:
-            lease.release()
+        leases = {run: lease for run in share if (lease := Lease.take(running, run.id, silent=silent))}
+        stored = Store(root)  # since this sweep's last look; whoever stored it may not have lived to tidy up
+        for run in [run for run in leases if run in stored]:
+            remove(_checkpoint(root, run))
+            leases.pop(run).release()
+        outcomes = _trained(list(leases.items()), table, root, deadline)
+        return [(run, outcomes.get(run, ELSEWHERE)) for run in share]
     except Exception as error:
-        return f"{run.words}-{run.id}: {type(error).__name__}: {error}"
+        return [(run, _words(run, error)) for run in share]
+    finally:
+        for lease in leases.values():
+            lease.release()
 
 
-def _train(run: Run, table: str, root: Path, deadline: float | None, lease: Lease, checkpoint: Path) -> str:
-    if run in Store(root):  # since this sweep's last look; whoever stored it may not have lived to tidy up
-        remove(checkpoint)
-        return ELSEWHERE
+def _trained(leased: list[tuple[Run, Lease]], table: str, root: Path, deadline: float | None) -> dict[Run, str]:
+    """What became of each.  Runs that fail together are tried in halves: memory may be too small for all of them."""
+    if not leased:
+        return {}
+    runs = [run for run, _ in leased]
+
+    def beat() -> None:
+        for _, lease in leased:
+            lease.beat()
+
+    files = [_checkpoint(root, run) for run in runs]
     try:
-        record = train(run, device=_device(), deadline=deadline, checkpoint=checkpoint, beat=lease.beat)
+        records = train_together(runs, device=_device(), deadline=deadline, checkpoints=files, beat=beat)
     except OutOfTime:
-        return UNFINISHED
+        return dict.fromkeys(runs, UNFINISHED)
     except Elsewhere:  # somebody pretrains what this run needs; other runs do not have to wait
-        return ELSEWHERE
+        return dict.fromkeys(runs, ELSEWHERE)
+    except Exception as error:
+        if len(runs) == 1:
+            return {runs[0]: _words(runs[0], error)}
+    else:
+        return {run: _stored(run, record, table, root) for run, record in zip(runs, records, strict=True)}
+    half = len(leased) // 2  # out here, where the failed attempt's memory is free
+    return _trained(leased[:half], table, root, deadline) | _trained(leased[half:], table, root, deadline)
+
+
+def _stored(run: Run, record: Record, table: str, root: Path) -> str:
     store = Store(root)
     late = run in store  # this worker was silent for so long that another took over
     if not late:
         store.write(table, record)
-    remove(checkpoint)
+    remove(_checkpoint(root, run))
     return ELSEWHERE if late else STORED
+
+
+def _checkpoint(root: Path, run: Run) -> Path:
+    return root / RUNNING / f"{run.id}.checkpoint"
+
+
+def _words(run: Run, error: Exception) -> str:
+    return f"{run.words}-{run.id}: {type(error).__name__}: {error}"
 
 
 def _device() -> torch.device | None:

@@ -1,0 +1,59 @@
+"""Many runs of LeNet-5 at once against one after another: 10 seeds × 5 σ of v2 Table 2, and as many of DPSGD.
+
+A step here is a step of all of them, gradient and update, each with its own parameters, noise and batch.
+"""
+
+import torch
+
+from lib import methods, models
+from lib.bench import Numbers, Step, ratios
+from lib.generators import generator, seed_for
+from lib.layers import set_weight_noise
+from lib.run import Run
+
+SEEDS, NOISE, BATCH, ROUNDS = 10, (0.0, 0.01, 0.1, 1.0, 2.0), 256, 8
+OPTIMIZERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+PRIVATE = {"method": "dpsgd", "optimizer": "sgd", "sampler": "poisson", "clip_norm": 0.5}
+KINDS = {  # how the runs are trained → the runs, for every σ or noise multiplier
+    "with noisy weights": lambda std: {"weight_noise_std": std},
+    "by DPSGD": lambda std: PRIVATE | {"noise_multiplier": 1.0 + std},
+}
+
+
+def step(kind: str, device: torch.device, *, seeds: int, together: bool) -> Step:
+    """A step of every run."""
+    settings = {"dataset": "mnist", "model": "lenet5", "lr": 1e-3, "epochs": 1, "batch_size": BATCH}
+    runs = [Run(seed=seed, **settings, **KINDS[kind](std)) for seed in range(seeds) for std in NOISE]
+    networks, of_each, optimizers, batches = [], [], [], []
+    for run in runs:
+        torch.manual_seed(seed_for(run.seed, "init"))
+        networks.append(models.build("lenet5").to(device))
+        set_weight_noise(networks[-1], run.weight_noise_std, generator=generator(run.seed, "weight noise", device))
+        of_each.append(methods.build(run, 60_000, networks[-1]))
+        optimizers.append(OPTIMIZERS[run.optimizer](networks[-1].parameters(), lr=run.lr, fused=True))
+        x = torch.rand(BATCH, 1, 28, 28, generator=generator(run.seed, "bench"))
+        batches.append((x.to(device), torch.arange(BATCH, device=device) % 10))
+
+    def once() -> None:
+        if together:
+            type(of_each[0]).backward_together(of_each, networks, batches, 0)
+        for method, network, optimizer, batch in zip(of_each, networks, optimizers, batches, strict=True):
+            if not together:
+                method.backward(network, *batch, 0)
+            method.update(network, optimizer)
+
+    return once
+
+
+def measure(device: torch.device, *, rounds: int = ROUNDS, seeds: int = SEEDS) -> dict[str, dict[str, Numbers]]:
+    """{kind: {"one after another" | "together": numbers}}."""
+    results = {}
+    for kind in KINDS:
+        steps = {
+            "one after another": step(kind, device, seeds=seeds, together=False),
+            "together": step(kind, device, seeds=seeds, together=True),
+        }
+        found = ratios(steps, rounds=rounds)
+        name = f"{seeds * len(NOISE)} × LeNet-5 {kind}"
+        results[name] = {variant: numbers | {"batch_size": BATCH} for variant, numbers in found.items()}
+    return results

@@ -1,0 +1,164 @@
+"""A run in progress."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lib import environment, methods, store
+from lib.generators import generator
+from lib.layers import held_noise
+from lib.run import Run
+from lib.train._start import dataset_of, model_of, optimizer_of, preprocessing_of
+from lib.train.checkpoint import CheckpointError
+from lib.train.evaluation import evaluate, set_noise
+
+
+class Training:
+    """A run in progress: everything that changes while it goes on, so that it can be pickled and gone on from.
+
+    The data are not pickled; :meth:`attach` brings them.
+    """
+
+    PURPOSES = ("sampling", "augmentation", "weight noise", "test noise")  # of a generator each
+
+    def __init__(self, run: Run, device: torch.device) -> None:
+        self.run, self.device, self.step = run, device, 0
+        self.together = 1  # how many runs share the time
+        self.started, self._seconds = datetime.now(UTC), 0.0
+        self._losses: list[Tensor | None] = []  # of this epoch, on the device
+        self._opening: dict[str, Tensor] = {}  # the generators' states when this epoch began
+        self.losses: list[float | None] = []
+        self.accuracies: list[float] = []
+        self.data_sha256: str | None = None
+
+    def attach(self, like: "Training | None" = None) -> None:
+        """Bring the data, and what a fresh run starts from.  ``CheckpointError`` if the data are not what they were.
+
+        ``like``: one that is attached to the same data.
+        """
+        self._clock = time.perf_counter()
+        self._dataset, self._public = (like._dataset, like._public) if like else dataset_of(self.run, self.device)
+        if self.data_sha256 is None:
+            self.data_sha256 = self._dataset.sha256
+            self._start()
+        if self._dataset.sha256 != self.data_sha256:
+            raise CheckpointError(
+                f"{self.run.words}: expected {self.run.dataset} with SHA-256 {self.data_sha256}, on which the run "
+                f"began; got {self._dataset.sha256}"
+            )
+
+    def _start(self) -> None:
+        run = self.run
+        self.model = model_of(run, self._dataset, self._public)
+        self.method = methods.build(run, len(self._dataset.train_labels), self.model)
+        self.generators = {purpose: generator(run.seed, purpose, self.device) for purpose in self.PURPOSES}
+        self.optimizer, self.schedule = optimizer_of(self.method, self.model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        away = ("_dataset", "_public", "_clock")
+        return {name: value for name, value in vars(self).items() if name not in away} | {"_seconds": self.seconds}
+
+    @property
+    def seconds(self) -> float:
+        """Time spent, before and after interruptions."""
+        return self._seconds + time.perf_counter() - self._clock
+
+    @property
+    def finished(self) -> bool:
+        return self.step == self.method.steps
+
+    @property
+    def epoch_is_over(self) -> bool:
+        return self.finished or self.step % self.method.sampler.steps_per_epoch == 0
+
+    @contextmanager
+    def epoch(self) -> Iterator[Iterator[Tensor]]:
+        """Inside, the batches of the steps that this epoch still has; :meth:`advance` after each.
+
+        The mean loss is the epoch's only copy from the device.
+        """
+        run, model, draws = self.run, self.model, self.generators["weight noise"]
+        whole_epoch = run.weight_noise_draw == "epoch"
+        if not self._losses:
+            self._opening = {name: of_purpose.get_state() for name, of_purpose in self.generators.items()}
+        else:  # its batches and its noise are drawn once more
+            for name in ("sampling", "weight noise") if whole_epoch else ("sampling",):
+                self.generators[name].set_state(self._opening[name])
+        set_noise(model, run, draws)
+        if not self._losses:
+            self.method.prepare(model, self._public)
+        model.train()
+        with held_noise(model) if whole_epoch else nullcontext():
+            yield self.method.batches(self.generators["sampling"], self.step)
+        self.losses.append(_mean(self._losses))
+        self._losses = []
+
+    def examples(self, batch: Tensor) -> methods.Batch:
+        """Inputs and labels of the training examples with these indices, as the model takes them."""
+        inputs, labels = self._dataset.train_inputs, self._dataset.train_labels
+        preprocessing = preprocessing_of(self.run, self._dataset)
+        return preprocessing.training(inputs[batch], self.generators["augmentation"]), labels[batch]
+
+    def advance(self, loss: Tensor | None) -> None:
+        """The second half of a step, after the method's backward pass, whose mean loss is ``loss``."""
+        self._losses.append(loss)
+        self.method.update(self.model, self.optimizer)
+        self.schedule.step()
+        self.step += 1
+
+    def test(self, beat: Callable[[], None]) -> None:
+        """The accuracy after an epoch; averaged over the run's draws of weight noise at the end alone."""
+        run = self.run
+        draws = run.test_draws if self.finished and run.weight_noise_std else min(run.test_draws, 1)
+        how = {"draws": draws, "public": self._public, "beat": beat}
+        with self.method.tested(self.model):
+            noise = self.generators["test noise"]
+            self.accuracies.append(evaluate(self.model, run, self._dataset, noise, **how))
+
+    def record(self) -> store.Record:
+        """What is stored of a finished run."""
+        run, split = self.run, "validation" if self.run.validation_examples else "test"
+        how = {
+            "started": self.started,
+            "seconds": self.seconds / self.together,
+            "together": self.together,
+            "data": self._dataset.size,
+            "data_sha256": self.data_sha256,
+        }
+        return store.validate(
+            {
+                "schema": store.SCHEMA,
+                "id": run.id,
+                "run": asdict(run),
+                "metrics": {f"{split}_accuracy": self.accuracies[-1]},
+                "privacy": self.privacy(),
+                "history": {
+                    "train_loss": self.losses,
+                    f"{split}_accuracy": self.accuracies,
+                    **self.method.history(),
+                },
+                "env": environment.describe(self.device, **how),
+            }
+        )
+
+    def privacy(self) -> dict[str, Any]:
+        """What the method says, with what has to be assumed of the data."""
+        block = self.method.privacy()
+        if block["proven"]["assumes"]:
+            block["proven"]["assumes"] += self._dataset.assumes
+        return block
+
+
+def _mean(losses: list[Tensor | None]) -> float | None:
+    """None where the loss is private, or no longer a number."""
+    if losses[0] is None:
+        return None
+    mean = torch.stack(losses).mean().item()
+    return mean if math.isfinite(mean) else None
