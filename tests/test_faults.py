@@ -27,8 +27,9 @@ PROGRAM = textwrap.dedent(f"""
     from lib.train import checkpoint
     if __name__ == "__main__":
         checkpoint.EVERY = 0.0
-        root, backend, silent = sys.argv[1:]
-        print(sweep.run(SMALL, root=root, backend=backend, silent=float(silent), n_jobs=2, progress=False))
+        root, backend, silent, together = sys.argv[1:]
+        how = {{"backend": backend, "silent": float(silent), "together": int(together)}}
+        print(sweep.run(SMALL, root=root, n_jobs=2, progress=False, **how))
 """)
 
 
@@ -45,8 +46,8 @@ def start(tmp_path):
     """``start(backend)`` → a sweep of ``tmp_path/results`` in a process group of its own."""
     (tmp_path / "program.py").write_text(PROGRAM)
 
-    def start(backend: str, *, silent: float = 60.0, **how) -> subprocess.Popen:
-        command = [sys.executable, tmp_path / "program.py", tmp_path / "results", backend, str(silent)]
+    def start(backend: str, *, silent: float = 60.0, together: int = 1, **how) -> subprocess.Popen:
+        command = [sys.executable, tmp_path / "program.py", tmp_path / "results", backend, str(silent), str(together)]
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True} | how
         return subprocess.Popen(command, **how)
 
@@ -79,6 +80,27 @@ def test_a_killed_sweep_goes_on_where_it_was(start, tmp_path, undisturbed):
     assert 0 < before < ALL
     assert stored(start("loky")) == ALL - before
     assert contents(root) == undisturbed
+    assert nothing_is_left_over(root)
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_of_runs_together_goes_on_where_it_was(start, tmp_path, undisturbed):
+    """Whoever has whom beside him then, the records are the same to rounding."""
+    root = tmp_path / "results"
+    for seconds in (0.0, 0.3, 0.6):
+        process = start("loky", together=4)
+        wait_for(lambda: [lease for lease in leases(root / RUNNING) if not lease.dead])
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    before = len(contents(root))
+    assert stored(start("loky", together=4)) == ALL - before
+    found = contents(root)
+    assert found.keys() == undisturbed.keys()
+    for key, record in found.items():
+        assert record["privacy"] == undisturbed[key]["privacy"]
+        expected = undisturbed[key]["history"]["train_loss"]
+        assert record["history"]["train_loss"] == pytest.approx(expected, rel=1e-3)
     assert nothing_is_left_over(root)
 
 

@@ -198,6 +198,8 @@ def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypat
         go(tmp_path, tier="full")
     with pytest.raises(ValueError, match="seeds: expected a whole number of at least 1; got 0"):
         go(tmp_path, seeds=0)
+    with pytest.raises(ValueError, match="together: expected None or a whole number of at least 1; got 0"):
+        go(tmp_path, together=0)
     with pytest.raises(ValueError, match="minutes: expected None or a number of at least 0; got -1"):
         go(tmp_path, minutes=-1)
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "nowhere"))

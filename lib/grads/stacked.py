@@ -25,13 +25,14 @@ def values_of(models: Sequence[nn.Module]) -> Values:
 
 def padded(batches: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
     """Batches (x, y) of any sizes as x (R, B, …) and y (R, B), with which of them count (R, B); B is at least 1."""
-    sizes = torch.tensor([len(y) for _, y in batches], device=batches[0][1].device)
-    longest = max(1, int(sizes.max()))
+    sizes = [len(y) for _, y in batches]
+    longest = max(1, *sizes)
     x, y = (
         torch.stack([torch.cat([part, part.new_zeros(longest - len(part), *part.shape[1:])]) for part in of_all])
         for of_all in zip(*batches, strict=True)
     )
-    return x, y, torch.arange(longest, device=y.device) < sizes.unsqueeze(1)
+    counts = torch.arange(longest, device=y.device) < torch.tensor(sizes, device=y.device).unsqueeze(1)
+    return x, y, counts
 
 
 def mean_gradients(model: nn.Module, loss: Loss, values: Values, x: Tensor, y: Tensor) -> tuple[Tensor, Values]:
