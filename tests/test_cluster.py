@@ -44,7 +44,7 @@ def cluster(tmp_path):
 
 def test_a_table_is_finished_though_a_worker_is_lost_on_the_way(cluster, tmp_path):
     address, workers = cluster
-    root, plan = tmp_path / "results", {"tier": "smoke", "progress": False}
+    root, plan = tmp_path / "results", {"tier": "smoke", "together": 1, "progress": False}
 
     def kill_one_at_work() -> None:
         wait_for(lambda: len(list(root.glob("*/*.json"))) > 3)

@@ -37,7 +37,7 @@ PROGRAM = textwrap.dedent(f"""
 def undisturbed(tmp_path_factory):
     """What an undisturbed sweep stores."""
     root = tmp_path_factory.mktemp("undisturbed")
-    assert sweep.run(SMALL, root=root, backend="sequential", n_jobs=2, progress=False).stored == ALL
+    assert sweep.run(SMALL, root=root, backend="sequential", n_jobs=2, together=1, progress=False).stored == ALL
     return contents(root)
 
 

@@ -44,6 +44,7 @@ PRETRAINED = {"pretrained_on": "cifar100", "pretraining_epochs": 1}
 
 
 def go(tmp_path, table=SMALL, **how) -> sweep.Sweep:
+    how = {"together": 1} | how  # on a GPU too
     return sweep.run(table, root=tmp_path / "results", backend="sequential", n_jobs=2, progress=False, **how)
 
 
@@ -267,9 +268,11 @@ class TestTogether:
         assert nothing_is_left_over(tmp_path)
 
     def test_what_is_cut_off_together_is_finished_by_the_next_sweep(self, tmp_path):
-        runs = tuple(make_run(epochs=400, seed=seed) for seed in range(2))
+        runs = tuple(make_run(epochs=3, seed=seed) for seed in range(2))
         how = {"table": "small", "root": tmp_path, "threads": 1, "silent": 60.0}
-        cut = _work.work(runs, deadline=time.time() + 0.5, **how)
+        cut = _work.work(runs, deadline=time.time() + 0.01, **how)
         assert [outcome for _, outcome in cut] == [_work.UNFINISHED] * 2
         assert len(list((tmp_path / sweep.RUNNING).glob("*.checkpoint"))) == 2
         assert not list((tmp_path / sweep.RUNNING).glob("*.lease"))
+        assert [outcome for _, outcome in _work.work(runs, deadline=None, **how)] == [_work.STORED] * 2
+        assert nothing_is_left_over(tmp_path)

@@ -72,11 +72,12 @@ class Method(ABC):
     def backward_together(
         cls, methods: Sequence[Self], models: Sequence[nn.Module], batches: Sequence[Batch], step: int
     ) -> list[Tensor | None]:
-        """What :meth:`backward` of each does, to rounding, in one pass for all of them.
+        """:meth:`backward` of each: here one after the other, elsewhere in one pass for all of them, to rounding.
 
-        Of methods alone whose runs differ in nothing but what :func:`may_differ` says.
+        The runs differ in nothing but what :func:`may_differ` says, so the methods are of one class and equally long.
         """
-        raise NotImplementedError
+        each = zip(methods, models, batches, strict=True)
+        return [method.backward(model, x, y, step) for method, model, (x, y) in each]
 
     def update(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Change the parameters."""
@@ -102,7 +103,7 @@ def build(run: Run, examples: int, model: nn.Module) -> Method:
 def may_differ(run: Run) -> tuple[str, ...]:
     """The fields in which runs may differ from ``run`` and have their gradients found with its; none if it is alone.
 
-    A method file says it in a function of this name, if the method has :meth:`Method.backward_together`.
+    A method file says it in a function of this name, if its :meth:`Method.backward_together` is one pass.
     """
     said = getattr(registry.load("methods", run.method), "may_differ", lambda run: ())
     return said(run)

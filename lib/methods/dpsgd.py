@@ -76,11 +76,12 @@ class DPSGD(Method):
         if self.run.clipped == "layer":
             layers = [n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
             clip_norm = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
-        how = {"microbatch_size": MICROBATCH[x.device.type]}
-        if self.run.statistics_gradient == "on":
-            how = {"microbatch_size": max(1, ROWS[x.device.type] // (1 + self.run.public_examples))}
         if self.run.statistics == "mixed":
             how = {"microbatch_size": self.run.statistics_batch or None, "implementation": "joint"}
+        elif self.run.statistics_gradient == "on":
+            how = {"microbatch_size": max(1, ROWS[x.device.type] // (1 + self.run.public_examples))}
+        else:
+            how = {"microbatch_size": MICROBATCH[x.device.type]}
         with held_statistics(model):
             return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, **how)[0]
 

@@ -3,9 +3,10 @@
     python -m lib.sweep mnist_noise --tier cpu --seeds 5 --minutes 30
 
 First the tuning runs of every cell, then seed 0 of every cell, then seed 1, …: each claim gets its first answer
-before any gets its spread.  A run is stored by its worker the moment it is finished; until then it has a checkpoint and
-a :class:`~lib.lease.Lease` in the folder's ``.running``.  So a killed sweep goes on where it was, several sweeps can
-fill one folder, on one machine or many, and a worker that dies or hangs is replaced.
+before any gets its spread; but on a GPU runs that are alike train together, whatever their seeds.  A run is stored by
+its worker the moment it is finished; until then it has a checkpoint and a :class:`~lib.lease.Lease` in the folder's
+``.running``.  So a killed sweep goes on where it was, several sweeps can fill one folder, on one machine or many, and a
+worker that dies or hangs is replaced.
 """
 
 import os

@@ -50,9 +50,9 @@ def train(
     called after every step and every test batch.  The pretraining that a run builds on comes first, where nobody did it
     yet (:mod:`lib.train.pretrained`).
     """
-    return train_together([run], device=device, deadline=deadline, checkpoints=checkpoint and [checkpoint], beat=beat)[
-        0
-    ]
+    checkpoints = checkpoint and [checkpoint]
+    (record,) = train_together([run], device=device, deadline=deadline, checkpoints=checkpoints, beat=beat)
+    return record
 
 
 def train_together(
@@ -131,10 +131,8 @@ def _finish(trainings: list[Training], pause: Callable[[], None], beat: Callable
 
 
 def _step(trainings: list[Training], batches: list[methods.Batch]) -> None:
-    first, of_each, models = trainings[0], [t.method for t in trainings], [t.model for t in trainings]
-    if len(trainings) == 1:
-        losses = [first.method.backward(first.model, *batches[0], first.step)]
-    else:
-        losses = type(first.method).backward_together(of_each, models, batches, first.step)
+    of_each, models, step = [t.method for t in trainings], [t.model for t in trainings], trainings[0].step
+    kind = methods.Method if len(trainings) == 1 else type(of_each[0])  # nothing is gained by stacking one
+    losses = kind.backward_together(of_each, models, batches, step)
     for training, loss in zip(trainings, losses, strict=True):
         training.advance(loss)
