@@ -20,6 +20,7 @@ def describe(
     data: str = "",
     data_sha256: str = "",
     together: int = 1,
+    precision: str = "float32",
 ) -> dict[str, Any]:
     """The ``env`` block of a record; peak memory in MiB, of the GPU or, on the CPU, of the whole process.
 
@@ -40,6 +41,7 @@ def describe(
             "threads": torch.get_num_threads(),
             "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
             "together": together,
+            "precision": precision,
             "flush_denormal": bool((torch.tensor([1e-40]) * 1.0 == 0.0).item()),
         },
     }

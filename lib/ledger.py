@@ -16,7 +16,8 @@ from lib.tables import Table
 BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
 REPORT = "results/REPORT.md"
 TIERS = ("paper", "cpu")  # of real data, best first
-STEPS = ("private_step", "batch_clipping_step", "public_batch_norm", "runs_together")  # the benches that README shows
+# The benches that README shows.
+STEPS = ("private_step", "batch_clipping_step", "public_batch_norm", "runs_together", "mixed_precision")
 
 
 def verdict(claim: Claim, store: Store) -> tuple[Verdict, str]:

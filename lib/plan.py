@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lib import tables
+from lib.run.allowed import PRECISIONS
 
 BACKENDS = ("loky", "sequential", "dask")
 
@@ -20,6 +21,7 @@ class Plan:
     n_jobs     workers, on this machine; None is one per GPU or, without any, per core
     together   runs that a worker trains at once, if they are alike; None is 64 on a GPU, less where memory is too
                small, and 1 on a CPU, which is not faster with more
+    precision  float32 | bfloat16: mixed precision, see :func:`lib.train.train_together`; recorded, not a setting
     =========  ============================================================================
 
     Raises ``ValueError`` naming what was expected and what came.
@@ -32,6 +34,7 @@ class Plan:
     scheduler: str | None = None
     n_jobs: int | None = None
     together: int | None = None
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         tables.check_tier(self.tier)
@@ -45,6 +48,7 @@ class Plan:
             value = getattr(self, name)
             counted = type(value) is int and value >= 1
             self._check(name, "None or a whole number of at least 1", value is None or counted)
+        self._check("precision", f"one of {', '.join(PRECISIONS)}", self.precision in PRECISIONS)
 
     def _check(self, name: str, expected: str, right: bool) -> None:
         if not right:

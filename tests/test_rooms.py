@@ -24,7 +24,7 @@ WITHOUT_TORCH = {
     "claims": {"accounting", "registry", "report", "store", "tables"},
     "ledger": {"claims", "registry", "report", "store", "tables"},
     "book": {"accounting", "ledger", "registry", "store"},
-    "plan": {"tables"},
+    "plan": {"run", "tables"},
     "notebook": {"plan", "store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains
     "reproduce": {"ledger", "notebook", "plan", "registry", "run", "store", "tables", "tuning"},
 }

@@ -26,8 +26,11 @@ class Method(ABC):
     """One run's method, over a training set of ``examples``.
 
     ``steps`` may be fewer than the run's epochs hold: a privacy budget can end the training.  ``groups`` of examples
-    take turns, see :class:`~lib.sampling.Sampler`.
+    take turns, see :class:`~lib.sampling.Sampler`.  ``mixed_precision``: whether :meth:`backward` may run under
+    ``torch.autocast``: what bounds one example's part is found in float32 even then, or nothing is bounded.
     """
+
+    mixed_precision = False
 
     def __init__(self, run: Run, examples: int, *, groups: int = 1) -> None:
         self.run = run

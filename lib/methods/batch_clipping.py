@@ -42,6 +42,7 @@ class BatchClipping(DPSGD):
         turns = 2.0 if run.mini_set_size > 1 and run.sampler == "poisson" else 1.0
         super().__init__(run, examples, model, discount=turns * math.sqrt(layers))
         self.sensitivity = "sensitivity 2C" if run.mini_set_size > 1 else "sensitivity C"
+        self.mixed_precision = run.mini_set_size > 1  # a mean gradient is float32 before it is clipped
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
         self._converged = Converged(model) if run.fix_converged != "never" else None
         self._groups: Groups | None = None  # of this epoch

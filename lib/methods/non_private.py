@@ -19,6 +19,8 @@ NOT_PRIVATE = "non-private training: gradients are neither clipped nor noised"
 class NonPrivate(Method):
     """Cross-entropy, averaged over the batch.  The layers' gradient norms are measured if the run asks for it."""
 
+    mixed_precision = True
+
     def __init__(self, run: Run, examples: int) -> None:
         super().__init__(run, examples)
         self._norms = GradientNorms(run.gradient_norm_examples)

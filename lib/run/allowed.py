@@ -33,6 +33,7 @@ CHOICES = {
     "vocabulary": ("public", "private"),
     "last_norm": ("as_designed", "removed", "added"),
 }
+PRECISIONS = ("float32", "bfloat16")  # no field: like the device, how precisely a run is computed is recorded
 AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1} | dict.fromkeys(
     (
         "seed",

@@ -61,11 +61,11 @@ def run(
 ) -> Sweep:
     """Train every missing run of ``table`` and store it, under ``root`` or where records of the tier live.
 
-    ``plan``: the fields of :class:`~lib.plan.Plan` (tier, seeds, minutes, backend, scheduler, n_jobs, together).  When
-    ``minutes`` are over no run starts, and those in hand leave checkpoints.  A worker that does no step in ``silent``
-    seconds is given up, and its run taken over.  Raises ``ValueError``, ``StoreError`` or ``DataError`` before any
-    training if the plan is not one, results cannot be written or read, or data are missing; and ``SweepError`` at the
-    end if runs failed.
+    ``plan``: the fields of :class:`~lib.plan.Plan` (tier, seeds, minutes, backend, scheduler, n_jobs, together,
+    precision).  When ``minutes`` are over no run starts, and those in hand leave checkpoints.  A worker that does no
+    step in ``silent`` seconds is given up, and its run taken over.  Raises ``ValueError``, ``StoreError`` or
+    ``DataError`` before any training if the plan is not one, results cannot be written or read, or data are missing;
+    and ``SweepError`` at the end if runs failed.
     """
     plan = Plan(**plan)
     root = Path(root if root is not None else folder(plan.tier))
@@ -88,7 +88,8 @@ def run(
         store = Store(root)  # as it is by now
         return list({asked.id: asked for asked in stage(table, plan, store) if asked not in store}.values())
 
-    call = partial(work, table=table.name, root=root, deadline=deadline, threads=threads, silent=silent)
+    how = {"threads": threads, "silent": silent, "deadline": deadline, "precision": plan.precision}
+    call = partial(work, table=table.name, root=root, **how)
 
     def outcomes(runs: list[Run]) -> Iterator[tuple[Run, str]]:
         return of_workers(call, shares(runs, together=together, n_jobs=n_jobs))

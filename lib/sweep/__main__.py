@@ -4,6 +4,7 @@ import argparse
 
 from lib import data, sweep, tables
 from lib.plan import BACKENDS
+from lib.run.allowed import PRECISIONS
 from lib.store import StoreError
 
 
@@ -19,6 +20,7 @@ def main() -> None:
     parser.add_argument("--scheduler", help="address of a dask scheduler; without it dask starts a cluster here")
     parser.add_argument("--n-jobs", type=int, help="workers (default: one per GPU or, without any, per core)")
     parser.add_argument("--together", type=int, help="runs that a worker trains at once (default: many on a GPU)")
+    parser.add_argument("--precision", default=PRECISIONS[0], help=", ".join(PRECISIONS))
     arguments = vars(parser.parse_args())
     try:
         print(sweep.run(tables.load(arguments.pop("table")), **arguments))

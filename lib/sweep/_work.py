@@ -3,10 +3,11 @@
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -38,7 +39,14 @@ def shares(runs: Iterable[Run], *, together: int, n_jobs: int) -> list[Share]:
 
 
 def work(
-    share: Share, *, table: str, root: Path, deadline: float | None, threads: int, silent: float
+    share: Share,
+    *,
+    table: str,
+    root: Path,
+    threads: int,
+    silent: float,
+    deadline: float | None,
+    precision: str,
 ) -> list[tuple[Run, str]]:
     """Train the runs of ``share`` and store them, but those that somebody else does or did.
 
@@ -56,7 +64,8 @@ def work(
         for run in [run for run in leases if run in stored]:
             remove(_checkpoint(root, run))
             leases.pop(run).release()
-        outcomes = _trained(list(leases.items()), table, root, deadline)
+        how = {"device": _device(), "deadline": deadline, "precision": precision}
+        outcomes = _trained(list(leases.items()), table, root, how)
         return [(run, outcomes.get(run, ELSEWHERE)) for run in share]
     except Exception as error:
         return [(run, _words(run, error)) for run in share]
@@ -65,8 +74,8 @@ def work(
             lease.release()
 
 
-def _trained(leased: list[tuple[Run, Lease]], table: str, root: Path, deadline: float | None) -> dict[Run, str]:
-    """What became of each.  Runs that fail together are tried in halves: memory may be too small for all of them."""
+def _trained(leased: list[tuple[Run, Lease]], table: str, root: Path, how: Mapping[str, Any]) -> dict[Run, str]:
+    """What became of each, trained as ``how`` says.  Runs that fail together, as for memory, are tried in halves."""
     if not leased:
         return {}
     runs = [run for run, _ in leased]
@@ -77,7 +86,7 @@ def _trained(leased: list[tuple[Run, Lease]], table: str, root: Path, deadline: 
 
     files = [_checkpoint(root, run) for run in runs]
     try:
-        records = train_together(runs, device=_device(), deadline=deadline, checkpoints=files, beat=beat)
+        records = train_together(runs, checkpoints=files, beat=beat, **how)
     except OutOfTime:
         return dict.fromkeys(runs, UNFINISHED)
     except Elsewhere:  # somebody pretrains what this run needs; other runs do not have to wait
@@ -88,7 +97,7 @@ def _trained(leased: list[tuple[Run, Lease]], table: str, root: Path, deadline: 
     else:
         return {run: _stored(run, record, table, root) for run, record in zip(runs, records, strict=True)}
     half = len(leased) // 2  # out here, where the failed attempt's memory is free
-    return _trained(leased[:half], table, root, deadline) | _trained(leased[half:], table, root, deadline)
+    return _trained(leased[:half], table, root, how) | _trained(leased[half:], table, root, how)
 
 
 def _stored(run: Run, record: Record, table: str, root: Path) -> str:

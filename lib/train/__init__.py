@@ -19,6 +19,7 @@ import torch
 
 from lib import environment, methods, store
 from lib.run import Run
+from lib.run.allowed import PRECISIONS
 from lib.train import pretrained
 from lib.train._start import optimizer_of as optimizer_of
 from lib.train._training import Training as Training
@@ -38,20 +39,24 @@ def train(
     run: Run,
     *,
     device: torch.device | str | None = None,
+    precision: str = "float32",
     deadline: float | None = None,
     checkpoint: Path | None = None,
     beat: Callable[[], None] = lambda: None,
 ) -> store.Record:
     """Train ``run`` and return its record (schema of :mod:`lib.store`).
 
-    ``device`` defaults to the GPU where there is one.  ``deadline`` is a ``time.time()``; the first step to end after
-    it, unless it is the last, raises ``OutOfTime``.  ``checkpoint``: a file that the run goes on from, if it exists,
-    and that is kept up to date meanwhile; ``CheckpointError`` if it is not of this run, device and code.  ``beat`` is
-    called after every step and every test batch.  The pretraining that a run builds on comes first, where nobody did it
-    yet (:mod:`lib.train.pretrained`).
+    ``device`` defaults to the GPU where there is one.  ``precision`` "bfloat16" is mixed precision: a step's passes
+    through the network in bfloat16, all else (parameters, clipping, noise, update, tests) in float32; a method that
+    clips examples one by one stays with float32, and the record says which it was.  ``deadline`` is a ``time.time()``;
+    the first step to end after it, unless it is the last, raises ``OutOfTime``.  ``checkpoint``: a file that the run
+    goes on from, if it exists, in the precision that it began in, and that is kept up to date meanwhile;
+    ``CheckpointError`` if it is not of this run, device and code.  ``beat`` is called after every step and every test
+    batch.  The pretraining that a run builds on comes first, where nobody did it yet (:mod:`lib.train.pretrained`).
     """
     checkpoints = checkpoint and [checkpoint]
-    (record,) = train_together([run], device=device, deadline=deadline, checkpoints=checkpoints, beat=beat)
+    how = {"device": device, "precision": precision, "deadline": deadline, "checkpoints": checkpoints, "beat": beat}
+    (record,) = train_together([run], **how)
     return record
 
 
@@ -59,6 +64,7 @@ def train_together(
     runs: Sequence[Run],
     *,
     device: torch.device | str | None = None,
+    precision: str = "float32",
     deadline: float | None = None,
     checkpoints: Sequence[Path] | None = None,
     beat: Callable[[], None] = lambda: None,
@@ -70,13 +76,15 @@ def train_together(
     """
     if len({alike(run) for run in runs}) > 1 or (len(runs) > 1 and alike(runs[0]) is None):
         raise ValueError(f"runs: expected such as can be trained together; got {', '.join(run.words for run in runs)}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}; got {precision!r}")
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     environment.reset_peak_memory(device)
     environment.full_precision()
     for run in runs:
         if run.pretraining is not None:
             pretrained.ensure(run, device, lambda *of: _finished([of[0]], device, deadline, [of[1]], of[2])[0], beat)
-    return [training.record() for training in _finished(runs, device, deadline, checkpoints, beat)]
+    return [training.record() for training in _finished(runs, device, deadline, checkpoints, beat, precision)]
 
 
 def alike(run: Run) -> tuple[tuple[str, object], ...] | None:
@@ -91,11 +99,12 @@ def _finished(
     deadline: float | None,
     checkpoints: Sequence[Path] | None,
     beat: Callable[[], None],
+    precision: str = "float32",
 ) -> list[Training]:
-    """The runs, trained to their end; those together that are equally far."""
+    """The runs, trained to their end, those together that are equally far; each in the precision that it began in."""
     files = [Checkpoint(path, run, device) for path, run in zip(checkpoints or (), runs, strict=bool(checkpoints))]
     trainings = [file.load() for file in files] or [None] * len(runs)
-    trainings = [found or Training(run, device) for found, run in zip(trainings, runs, strict=True)]
+    trainings = [found or Training(run, device, precision) for found, run in zip(trainings, runs, strict=True)]
     for training in trainings:
         training.attach(like=trainings[0] if training is not trainings[0] else None)
 
@@ -107,7 +116,10 @@ def _finished(
             at = ", ".join(f"{t.run.words}: {t.step} of {t.method.steps} steps" for t in trainings)
             raise OutOfTime(f"{at} done at the deadline")
 
-    for _, group in groupby(sorted(trainings, key=lambda training: training.step), lambda training: training.step):
+    def alike_so_far(training: Training) -> tuple[int, str]:
+        return training.step, training.precision
+
+    for _, group in groupby(sorted(trainings, key=alike_so_far), alike_so_far):
         _finish(list(group), pause, beat)
     return trainings
 
@@ -131,8 +143,9 @@ def _finish(trainings: list[Training], pause: Callable[[], None], beat: Callable
 
 
 def _step(trainings: list[Training], batches: list[methods.Batch]) -> None:
-    of_each, models, step = [t.method for t in trainings], [t.model for t in trainings], trainings[0].step
+    first, of_each, models = trainings[0], [t.method for t in trainings], [t.model for t in trainings]
     kind = methods.Method if len(trainings) == 1 else type(of_each[0])  # nothing is gained by stacking one
-    losses = kind.backward_together(of_each, models, batches, step)
+    with torch.autocast(first.device.type, torch.bfloat16, enabled=first.precision == "bfloat16"):
+        losses = kind.backward_together(of_each, models, batches, first.step)
     for training, loss in zip(trainings, losses, strict=True):
         training.advance(loss)

@@ -28,8 +28,8 @@ class Training:
 
     PURPOSES = ("sampling", "augmentation", "weight noise", "test noise")  # of a generator each
 
-    def __init__(self, run: Run, device: torch.device) -> None:
-        self.run, self.device, self.step = run, device, 0
+    def __init__(self, run: Run, device: torch.device, precision: str = "float32") -> None:
+        self.run, self.device, self.precision, self.step = run, device, precision, 0
         self.together = 1  # how many runs share the time
         self.started, self._seconds = datetime.now(UTC), 0.0
         self._losses: list[Tensor | None] = []  # of this epoch, on the device
@@ -58,6 +58,8 @@ class Training:
         run = self.run
         self.model = model_of(run, self._dataset, self._public)
         self.method = methods.build(run, len(self._dataset.train_labels), self.model)
+        if not self.method.mixed_precision:
+            self.precision = "float32"
         self.generators = {purpose: generator(run.seed, purpose, self.device) for purpose in self.PURPOSES}
         self.optimizer, self.schedule = optimizer_of(self.method, self.model)
 
@@ -129,6 +131,7 @@ class Training:
             "started": self.started,
             "seconds": self.seconds / self.together,
             "together": self.together,
+            "precision": self.precision,
             "data": self._dataset.size,
             "data_sha256": self.data_sha256,
         }
