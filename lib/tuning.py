@@ -14,7 +14,7 @@ from lib.run import Run
 from lib.store import Store
 from lib.tables import Column, Row, Table
 
-BEYOND = 2  # points at most past the ends of a grid
+BEYOND = 4  # points at most past the ends of a grid
 Point = dict[str, Any]
 
 

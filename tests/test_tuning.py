@@ -38,14 +38,16 @@ def asked(store) -> list[float]:
 
 
 def test_a_search_that_ends_at_an_end_goes_on(tmp_path):
-    """Up while the last is chosen, at most twice; the choice stands until the next run is stored, and is marked."""
-    store = scored(tmp_path, [10, 20, 30, 40, 50, 60, 70, 80])
-    for lr, score, winner in ((9.0, 85, 9.0), (27.0, 90, 27.0)):
-        assert asked(store) == [*TABLE.grid["lr"], *(x for x in (9.0, 27.0) if x <= lr)]
+    """Up while the last is chosen, so often and no oftener; the choice stands until the next run is stored, and is
+    marked."""
+    store, further = scored(tmp_path, [10, 20, 30, 40, 50, 60, 70, 80]), [9.0, 27.0, 81.0, 243.0]
+    assert len(further) == tuning.BEYOND
+    for i, lr in enumerate(further):
+        assert asked(store) == [*TABLE.grid["lr"], *further[: i + 1]]
         assert tuning.at_an_end(TABLE, *CELL, "cpu", store)
-        store.write("mnist_noise", make_record(TABLE.tuning(*CELL, tier="cpu", lr=lr), score))
-        assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": winner}
-    assert len(asked(store)) == 10
+        store.write("mnist_noise", make_record(TABLE.tuning(*CELL, tier="cpu", lr=lr), 85.0 + i))
+        assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": lr}
+    assert asked(store) == [*TABLE.grid["lr"], *further]
     assert tuning.at_an_end(TABLE, *CELL, "cpu", store)
 
 
