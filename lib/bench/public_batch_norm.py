@@ -49,8 +49,8 @@ def _model(run: Run, device: torch.device) -> nn.Module:
     model = _network(run.norm, device).train()
     if run.norm != NORM:
         return model
-    gradient = run.statistics_gradient == "on"
-    return WithPublic(model, _images(run.public_examples, device), statistics=run.statistics, gradient=gradient).train()
+    how = {"gradient": run.statistics_gradient == "on", "shared_by": run.statistics_batch}
+    return WithPublic(model, _images(run.public_examples, device), statistics=run.statistics, **how).train()
 
 
 def step(variant: str, size: int, device: torch.device) -> Step:

@@ -50,7 +50,7 @@ def clipped_sum(
     each group of parameters, ``{module or parameter name, or a tuple of them: C_h}``; then each group is clipped by
     itself and the norms come as ``{group: (B,)}``.  Or :class:`~lib.grads.groups.Groups`, with scales for the norms.
     ``microbatch_size`` bounds the memory and changes nothing else, but for ``joint``, where examples share statistics
-    with those of their microbatch.
+    with no others than those of their microbatch.
 
     An example with a non-finite gradient counts as zero; its norm is returned as it is.  An empty batch gives zeros.
     Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, an unknown

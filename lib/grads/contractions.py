@@ -74,6 +74,27 @@ class Outer:
         return b.flatten(0, 1).mT @ a.flatten(0, 1)
 
 
+class Shared:
+    """g_ki = Σ_t b_kit a_ktᵀ: all i of a group k have the same inputs; a (K, T, D_in), b (K, I, T, D_out).
+
+    The examples are those of all groups, one group's after another's; ``shape`` is the parameter's.
+    """
+
+    def __init__(self, a: Tensor, b: Tensor, shape: torch.Size) -> None:
+        self.a, self.b, self.shape = a, b, shape
+
+    def squares(self) -> Tensor:
+        if gram_is_smaller(self.a.shape[1], self.a.shape[2], self.b.shape[3]):
+            products = (self.b @ self.b.mT).mul_((self.a @ self.a.mT).unsqueeze(1))
+            return squares_of(products).flatten()
+        gradients = torch.einsum("kito,ktd->kiod", self.b, self.a)
+        return Materialised(gradients.flatten(0, 1)).squares()
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        b = torch.einsum("ki,kito->kto", weights.view(self.b.shape[:2]), self.b)
+        return (b.flatten(0, 1).mT @ self.a.flatten(0, 1)).view(self.shape)
+
+
 class Rows:
     """g_i has b_it added to row index_it, for all t: index (B, T), b (B, T, D); an embedding."""
 

@@ -21,7 +21,7 @@ class Convolution:
     def __init__(self, layer: nn.Conv2d, inputs: list[Tensor], gradients: list[Tensor]) -> None:
         self.layer, self.inputs, self.gradients = layer, inputs, gradients
         positions = sum(g[0, 0].numel() for g in gradients)
-        pixels = self._padded(inputs[0][:1])[0, 0].numel()
+        pixels = padded(layer, inputs[0][:1])[0, 0].numel()
         d_out, (c_in, *kernel) = layer.out_channels // layer.groups, layer.weight[0].shape
         d_in = c_in * kernel[0] * kernel[1]
         self.gram = gram_is_smaller(positions, d_in, d_out)
@@ -48,7 +48,7 @@ class Convolution:
         if layer.padding_mode == "zeros" and not isinstance(layer.padding, str):
             how["padding"] = layer.padding
         else:
-            inputs = map(self._padded, inputs)
+            inputs = (padded(layer, x) for x in inputs)
         total, *others = [
             nn.grad.conv2d_weight(x, layer.weight.shape, g * scale, **how)
             for x, g in zip(inputs, self.gradients, strict=True)
@@ -63,7 +63,7 @@ class Convolution:
     def _products_of_patches(self, part: slice) -> Tensor:
         """a_t · a_t', (b, G, T, T): the inner products of the pixels t + o and t' + o, summed over k² offsets o."""
         layer, (height, width) = self.layer, self.gradients[0].shape[2:]
-        x = self._padded(self.inputs[0][part])
+        x = padded(layer, self.inputs[0][part])
         pixels = x.unflatten(1, (layer.groups, -1)).flatten(3)  # (b, G, C_in/G, n)
         products = pixels.mT @ pixels  # (b, G, n, n)
         (down, right), (below, beside), w, n = layer.stride, layer.dilation, x.shape[3], pixels.shape[3]
@@ -88,30 +88,34 @@ class Convolution:
     def _chunks(self, bytes_each: int) -> Iterator[slice]:
         return chunks(len(self.inputs[0]), bytes_each, self.inputs[0].device)
 
-    def _padded(self, x: Tensor) -> Tensor:
-        mode = "constant" if self.layer.padding_mode == "zeros" else self.layer.padding_mode
-        return F.pad(x, self.layer._reversed_padding_repeated_twice, mode=mode)
-
     def _patches(self, part: slice) -> Tensor:
         """(b, G, D_in, T) for b examples."""
-        patches = [self._patches_of(self._padded(x[part]), g) for x, g in zip(self.inputs, self.gradients, strict=True)]
-        return torch.cat(patches, dim=3) if len(patches) > 1 else patches[0]
-
-    def _patches_of(self, x: Tensor, outputs: Tensor) -> Tensor:
-        layer, (b, c, h, w) = self.layer, x.stride()
-        (down, right), (below, beside) = layer.stride, layer.dilation
-        # A view in which every patch exists, then one copy along rows: several times faster than F.unfold.
-        view = x.as_strided(
-            (len(x), x.shape[1], *layer.kernel_size, *outputs.shape[2:]),
-            (b, c, h * below, w * beside, h * down, w * right),
-            x.storage_offset(),
-        )
-        return view.reshape(len(x), layer.groups, -1, outputs[0, 0].numel())
+        laid_out = [patches(self.layer, x[part], g.shape[2:]) for x, g in zip(self.inputs, self.gradients, strict=True)]
+        return torch.cat(laid_out, dim=3) if len(laid_out) > 1 else laid_out[0]
 
     def _outputs(self, part: slice) -> Tensor:
         """(b, G, D_out, T) for b examples."""
         outputs = [g[part].flatten(2).unflatten(1, (self.layer.groups, -1)) for g in self.gradients]
         return torch.cat(outputs, dim=3) if len(outputs) > 1 else outputs[0]
+
+
+def padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """What the kernel of ``layer`` moves over."""
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    return F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
+
+
+def patches(layer: nn.Conv2d, x: Tensor, size: torch.Size) -> Tensor:
+    """The patches of x (b, C_in, H, W) under outputs of ``size`` (H', W'), (b, G, D_in, T)."""
+    x = padded(layer, x)
+    (b, c, h, w), (down, right), (below, beside) = x.stride(), layer.stride, layer.dilation
+    # A view in which every patch exists, then one copy along rows: several times faster than F.unfold.
+    view = x.as_strided(
+        (len(x), x.shape[1], *layer.kernel_size, *size),
+        (b, c, h * below, w * beside, h * down, w * right),
+        x.storage_offset(),
+    )
+    return view.reshape(len(x), layer.groups, -1, size.numel())
 
 
 def _sum_of_shifted(values: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:

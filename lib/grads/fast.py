@@ -18,7 +18,7 @@ from lib.grads.rules import rule_for
 
 
 @dataclass
-class _Calls:
+class Calls:
     """What one layer saw: its inputs, and where its outputs are in the graph, for every time it was called.
 
     The place in the graph, not the tensor: that may be changed in place afterwards, as by ``ReLU(inplace=True)``.
@@ -41,12 +41,12 @@ def clipped_sum(
     A model with trainable parameters in a layer that has no rule, or with a parameter shared by two layers, is handed
     to the reference, with a warning.  Parameters must be used by calling the layer that they belong to.
     """
-    layers = {name: m for name, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))}
-    if reason := _not_supported(model, layers):
+    layers = trained_layers(model)
+    if reason := not_supported(model, layers):
         warnings.warn(f"{reason}; its gradients come from the slow reference implementation", stacklevel=3)
         return reference.clipped_sum(model, loss, x, y, groups)
 
-    calls, losses = _forward(model, layers, loss, x, y)
+    calls, losses = forward(model, layers, loss, x, y)
     outputs = [output for call in calls for output in call.outputs]
     gradients = iter(torch.autograd.grad(losses.sum(), outputs, allow_unused=True))
     contractions, squares = {}, {}
@@ -78,7 +78,13 @@ def _by_row(name: str, calls: list[Tensor], examples: int) -> list[Tensor]:
     return [row for call in calls for row in call.unflatten(0, (examples, -1)).unbind(1)]
 
 
-def _not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None:
+def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Those that have trainable parameters of their own, by name."""
+    return {name: m for name, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))}
+
+
+def not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None:
+    """Why the gradients of ``model`` cannot be had from its layers' inputs and output gradients, if they cannot."""
     for name, layer in layers.items():
         own = {parameter for parameter, _ in layer.named_parameters(recurse=False)}
         if rule_for(layer) is None or not own <= {"weight", "bias"}:
@@ -91,10 +97,11 @@ def _not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None
     return None
 
 
-def _forward(
+def forward(
     model: nn.Module, layers: dict[str, nn.Module], loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor
-) -> tuple[list[_Calls], Tensor]:
-    calls = {layer: _Calls(name, layer) for name, layer in layers.items()}
+) -> tuple[list[Calls], Tensor]:
+    """What the ``layers`` that were called saw in one pass, and its losses (B,)."""
+    calls = {layer: Calls(name, layer) for name, layer in layers.items()}
 
     def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if not torch.is_grad_enabled():  # a pass for constants, as of the public examples, has no part in the loss

@@ -5,7 +5,8 @@ Whose statistics normalise a private example x_i decides whether clipping its gr
 ==============  ========================================================================================================
 statistics      training
 ==============  ========================================================================================================
-mixed           of all x in the batch and X̂, as v2 prints it.  **Every gradient depends on every private example**
+mixed           of all x in the batch and X̂, as v2 prints it, or of ``shared_by`` of them after another and X̂.
+                **Every gradient depends on every private example** that shares its statistics
 per_example     of x_i and X̂ alone, for each i: v2's test phase, in training too
 public          of X̂ alone
 ==============  ========================================================================================================
@@ -30,15 +31,18 @@ class WithPublic(nn.Module):
 
     ``gradient``: whether gradients flow through the statistics, the public examples' activations included; then all
     rows are in the graph, B·(1 + M) of them for ``per_example`` and ``public``.  Otherwise statistics are constants:
-    one pass without gradients finds them, one of x alone uses them.  Raises ``ValueError`` for unknown statistics, and
-    for a model without such layers or no public examples.
+    one pass without gradients finds them, one of x alone uses them.  ``shared_by``: of ``mixed``, how many private
+    examples share statistics, the last of a pass perhaps fewer; 0 for all.  Raises ``ValueError`` for unknown
+    statistics, and for a model without such layers or no public examples.
     """
 
-    def __init__(self, model: nn.Module, public: Tensor, *, statistics: str, gradient: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, public: Tensor, *, statistics: str, gradient: bool = False, shared_by: int = 0
+    ) -> None:
         super().__init__()
         if statistics not in STATISTICS:
             raise ValueError(f"statistics: expected one of {', '.join(STATISTICS)}; got {statistics!r}")
-        self.model, self.statistics, self.gradient = model, statistics, gradient
+        self.model, self.statistics, self.gradient, self.shared_by = model, statistics, gradient, shared_by
         self._norms = [layer for layer in model.modules() if isinstance(layer, PublicBatchNorm)]
         if not self._norms or not len(public):
             missing = "PublicBatchNorm layers in the model" if len(public) else "public examples"
@@ -53,8 +57,11 @@ class WithPublic(nn.Module):
         return self.statistics == "mixed" and self.training
 
     def forward(self, x: Tensor) -> Tensor:
+        whole = len(x) - len(x) % self.sharing(len(x))
+        if whole < len(x):
+            return torch.cat([self(x[:whole]), self(x[whole:])])
         if self.gradient and torch.is_grad_enabled():
-            groups = 1 if self.joint else len(x)
+            groups = len(x) // self.sharing(len(x))
             rows = Rows(groups, len(x) // groups, len(self.public), self.statistics == "public")
             own = x.unflatten(0, (groups, -1))
             everything = torch.cat([own, self.public.expand(groups, *self.public.shape)], 1).flatten(0, 1)
@@ -64,22 +71,26 @@ class WithPublic(nn.Module):
         with self._layers(given=given):
             return self.model(x)
 
+    def sharing(self, examples: int) -> int:
+        """How many of so many private examples have the same statistics; 1 where each has its own, or public ones."""
+        return min(self.shared_by or examples, examples) if self.joint else 1
+
     @torch.no_grad()
     def _constants(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Each layer's mean and variance: (1, C) if they are the same for all of x, else (B, C)."""
+        """Each layer's mean and variance: (1, C) where they are of public examples alone, else (B, C)."""
         public = len(self.public)
         if self.statistics == "public":
             found = self._held or self._found(self.public, Rows(1, 0, public, True))
             self._held = found if self._holding else None
             return found
-        if self.joint:
-            return self._found(torch.cat([x, self.public]), Rows(1, len(x), public, False))
+        size = self.sharing(len(x))
         parts = [
-            self._found(torch.cat([part, self.public]), Rows(len(part), 1, public, False))
-            for part in x.split(max(1, CHUNK[x.device.type] // (1 + public)))
+            self._found(torch.cat([part, self.public]), Rows(len(part) // size, size, public, False))
+            for part in x.split(size * max(1, CHUNK[x.device.type] // (size + public)))
         ]
         return [
-            tuple(torch.cat(of_parts) for of_parts in zip(*layer, strict=True)) for layer in zip(*parts, strict=True)
+            tuple(torch.cat(of_parts).repeat_interleave(size, 0) for of_parts in zip(*layer, strict=True))
+            for layer in zip(*parts, strict=True)
         ]
 
     def _found(self, rows: Tensor, layout: Rows) -> list[tuple[Tensor, Tensor]]:

@@ -76,14 +76,19 @@ class DPSGD(Method):
         if self.run.clipped == "layer":
             layers = [n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
             clip_norm = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
-        if self.run.statistics == "mixed":
-            how = {"microbatch_size": self.run.statistics_batch or None, "implementation": "joint"}
-        elif self.run.statistics_gradient == "on":
-            how = {"microbatch_size": max(1, ROWS[x.device.type] // (1 + self.run.public_examples))}
-        else:
-            how = {"microbatch_size": MICROBATCH[x.device.type]}
+        how = {"implementation": "joint" if self.run.statistics == "mixed" else "fast"}
         with held_statistics(model):
-            return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, **how)[0]
+            return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, microbatch_size=self._microbatch(x), **how)[0]
+
+    def _microbatch(self, x: Tensor) -> int | None:
+        """How many examples are gone through at once; those that share statistics stay together."""
+        run, shared = self.run, 1
+        if run.statistics == "mixed":
+            shared = run.statistics_batch or len(x)
+        most = MICROBATCH[x.device.type]
+        if run.statistics_gradient == "on":
+            most = ROWS[x.device.type] // (shared + run.public_examples)
+        return max(1, shared, most // max(1, shared) * shared)
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
         self.leave(model, self.summed(model, x, y, step), step)

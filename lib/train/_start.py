@@ -71,7 +71,8 @@ def model_of(run: Run, dataset: Dataset, public: methods.Public | None) -> nn.Mo
     if run.pretrained_on:
         _, model = models.cut(model)
     if run.norm.startswith("public_batch"):
-        model = WithPublic(model, public[0], statistics=run.statistics, gradient=run.statistics_gradient == "on")
+        how = {"gradient": run.statistics_gradient == "on", "shared_by": run.statistics_batch}
+        model = WithPublic(model, public[0], statistics=run.statistics, **how)
     model = model.to(dataset.train_inputs.device)
     _set_projection(model, run, dataset)
     return model
