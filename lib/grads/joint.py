@@ -42,11 +42,13 @@ def clipped_sum(
     calls, losses = fast.forward(model, layers, loss, x, y)
     outputs = [output for call in calls for output in call.outputs]
     one_of_each_group = torch.eye(size, dtype=losses.dtype, device=losses.device).repeat(1, len(x) // size)
-    found = torch.autograd.grad(losses, outputs, one_of_each_group, is_grads_batched=True, allow_unused=True)
-    gradients, contractions = iter(found), {}
+
+    def back(weights: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(losses, outputs, weights, retain_graph=True, materialize_grads=True)
+
+    gradients, contractions = iter(vmap(back)(one_of_each_group)), {}
     for call in calls:
         of_call = [next(gradients) for _ in call.outputs]
-        of_call = [losses.new_zeros(size, *s) if g is None else g for s, g in zip(call.shapes, of_call, strict=True)]
         for name, contraction in _contractions(call.layer, call.inputs, of_call, len(x) // size).items():
             if (name := f"{call.name}.{name}" if call.name else name) in groups.of:
                 contractions[name] = contraction
