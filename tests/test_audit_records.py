@@ -7,6 +7,7 @@ import sys
 import pytest
 from conftest import make_run
 
+from lib import data
 from lib.audit import __main__ as audit_command
 from lib.audit import canaries, records
 from lib.store import Store, StoreError, validate
@@ -119,3 +120,16 @@ def test_the_command_attacks_again_if_it_is_told_to(tmp_path, monkeypatch):
         found[again] = Store(tmp_path).get(make_run(**RUNS["si_dpsgd"]))["privacy"]["audited"]["epsilon"]
     assert found == {False: 0.0, True: audited["epsilon"]}
     assert audited["epsilon"] > 0
+
+
+def test_a_record_is_proven_without_the_features_it_was_trained_on(tmp_path, monkeypatch):
+    """They are made again only if a run that builds on them is trained, which may be on another machine."""
+    monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "here"))
+    pretrained = {"pretrained_on": "stripes_rgb", "pretraining_epochs": 1, "dataset": "digits_rgb"}
+    pretrained |= {"model": "tf_tutorial", "augmentation": "crop_24_and_flip"}
+    public = {"norm": "public_batch_without_affine", "public_dataset": "stripes_rgb", "public_examples": 4}
+    run = make_run(**(RUNS["dpsgd, noise from ε"] | pretrained | public), statistics="per_example", epochs=1)
+    record = train(run)
+    monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "elsewhere"))
+    assert records.block(record, {})["proven"] == record["privacy"]["proven"]
+    assert "stripes_rgb, on which the convolutions were pretrained" in record["privacy"]["proven"]["assumes"]

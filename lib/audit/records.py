@@ -15,9 +15,11 @@ from typing import Any
 import torch
 
 from lib.audit import bounds, canaries
+from lib.data import Dataset
+from lib.methods import Public
 from lib.run import Run
 from lib.store import Record, StoreError
-from lib.train import Training
+from lib.train import Training, dataset_of
 
 CANARIES = 5000
 ATTACK = f"{CANARIES} canaries in orthogonal coordinates, one run, last iterate (Steinke et al. 2023)"
@@ -46,7 +48,7 @@ def block(record: Record, known: dict[Mechanism, Audit]) -> dict[str, Any]:
     if old["neighbouring_relation"] is None:
         return old
     training = Training(run, torch.device("cpu"))
-    training.attach()
+    training.attach(_data(run, training.device))
     new = training.privacy()
     if new["steps"] != old["steps"] or not _alike(new["claimed"], old["claimed"]):
         raise StoreError(
@@ -57,6 +59,14 @@ def block(record: Record, known: dict[Mechanism, Audit]) -> dict[str, Any]:
     if mechanism not in known:
         known[mechanism] = audited(run, training.method.sampler.examples)
     return new | {"audited": known[mechanism]}
+
+
+def _data(run: Run, device: torch.device) -> tuple[Dataset, Public | None]:
+    """The run's; of pretrained features, which may not be here, the images that they were made from: as many."""
+    if not run.pretrained_on:
+        return dataset_of(run, device)
+    images, public = dataset_of(replace(run, pretrained_on="", pretraining_epochs=0), device)
+    return replace(images, pretrained_on=run.pretrained_on), public
 
 
 def _run(record: Record) -> Run:

@@ -21,6 +21,7 @@ from lib import environment, methods, store
 from lib.run import Run
 from lib.run.allowed import PRECISIONS
 from lib.train import pretrained
+from lib.train._start import dataset_of as dataset_of
 from lib.train._start import optimizer_of as optimizer_of
 from lib.train._training import Training as Training
 from lib.train.checkpoint import Checkpoint
@@ -106,7 +107,7 @@ def _finished(
     trainings = [file.load() for file in files] or [None] * len(runs)
     trainings = [found or Training(run, device, precision) for found, run in zip(trainings, runs, strict=True)]
     for training in trainings:
-        training.attach(like=trainings[0] if training is not trainings[0] else None)
+        training.attach(trainings[0].data if training is not trainings[0] else None)
 
     def pause() -> None:
         late = deadline is not None and time.time() > deadline

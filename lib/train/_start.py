@@ -12,6 +12,8 @@ from lib.preprocessing import Preprocessing
 from lib.run import Run
 from lib.train import pretrained
 
+Data = tuple[Dataset, methods.Public | None]  # what a run trains and tests on, and its public examples
+
 
 def preprocessing_of(run: Run, dataset: Dataset) -> Preprocessing:
     if dataset.pretrained_on:  # crops and scale are those of the pretraining
@@ -19,7 +21,7 @@ def preprocessing_of(run: Run, dataset: Dataset) -> Preprocessing:
     return Preprocessing(run.dataset, run.augmentation, run.input_scale, dataset.vectors)
 
 
-def dataset_of(run: Run, device: torch.device) -> tuple[Dataset, methods.Public | None]:
+def dataset_of(run: Run, device: torch.device) -> Data:
     """The data that the run sees, and its public examples, as a model takes them.
 
     Neither split depends on the seed: all candidates of a search are compared on the same examples, and what is public
@@ -36,7 +38,7 @@ def dataset_of(run: Run, device: torch.device) -> tuple[Dataset, methods.Public 
     return dataset, public
 
 
-def _without_public(run: Run, dataset: Dataset) -> tuple[Dataset, methods.Public | None]:
+def _without_public(run: Run, dataset: Dataset) -> Data:
     if not run.public_examples:
         return dataset, None
     if run.public_dataset:

@@ -15,7 +15,7 @@ from lib import environment, methods, store
 from lib.generators import generator
 from lib.layers import held_noise
 from lib.run import Run
-from lib.train._start import dataset_of, model_of, optimizer_of, preprocessing_of
+from lib.train._start import Data, dataset_of, model_of, optimizer_of, preprocessing_of
 from lib.train.checkpoint import CheckpointError
 from lib.train.evaluation import evaluate, set_noise
 
@@ -38,13 +38,14 @@ class Training:
         self.accuracies: list[float] = []
         self.data_sha256: str | None = None
 
-    def attach(self, like: "Training | None" = None) -> None:
+    def attach(self, data: Data | None = None) -> None:
         """Bring the data, and what a fresh run starts from.  ``CheckpointError`` if the data are not what they were.
 
-        ``like``: one that is attached to the same data.
+        ``data``: the run's, where they are at hand.
         """
         self._clock = time.perf_counter()
-        self._dataset, self._public = (like._dataset, like._public) if like else dataset_of(self.run, self.device)
+        self.data = data or dataset_of(self.run, self.device)
+        self._dataset, self._public = self.data
         if self.data_sha256 is None:
             self.data_sha256 = self._dataset.sha256
             self._start()
@@ -64,7 +65,7 @@ class Training:
         self.optimizer, self.schedule = optimizer_of(self.method, self.model)
 
     def __getstate__(self) -> dict[str, Any]:
-        away = ("_dataset", "_public", "_clock")
+        away = ("data", "_dataset", "_public", "_clock")
         return {name: value for name, value in vars(self).items() if name not in away} | {"_seconds": self.seconds}
 
     @property
