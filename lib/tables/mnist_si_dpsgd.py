@@ -121,8 +121,9 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **
     if network.model == "pca_1000":
         # abadi's PCA noise is 16, 7, 4 at ε = .5, 2, 8: about a fifth of the budget (in µ²) goes to it.
         settings["pca_noise_multiplier"] = 0.0 if epsilon is None else max(4.0, 8 / epsilon)
-        if epsilon is not None and epsilon >= 1:
-            settings |= {"batch_size": 4 * max(size.batch_sizes), "epochs": settings["epochs"] * 3 // 2}
+        if epsilon is not None and epsilon >= 1:  # for larger ε, too, the search has to be as long as at 1
+            long = epochs[regime(1.0)] * network.longer * 3 // 2
+            settings |= {"batch_size": 4 * max(size.batch_sizes), "epochs": long}
     run = Run(lr_schedule="linear", **settings) if epsilon is None else _private(network, epsilon, settings)
     return _public.with_public(run, tier, statistics="mixed", most=30) if network.batch_norm else run
 
