@@ -73,7 +73,7 @@ class WithPublic(nn.Module):
 
     def sharing(self, examples: int) -> int:
         """How many of so many private examples have the same statistics; 1 where each has its own, or public ones."""
-        return min(self.shared_by or examples, examples) if self.joint else 1
+        return max(1, min(self.shared_by or examples, examples)) if self.joint else 1
 
     @torch.no_grad()
     def _constants(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
