@@ -2,12 +2,15 @@
 
 The first point of the grid (grids begin with the most cautious) whose accuracy is within one standard error of the
 best wins: tuning runs are shorter than final ones, and longer runs want smaller steps.  Where it is the last point, or
-the best is the first, the search goes on beyond the grid, so that a network is not judged by where its grid ended.  The
-test set has no part in it.  Nothing chosen is ever written down by hand: reader and sweep both derive it from the
-stored records.
+the best is the first, the search goes on beyond the grid, so that a network is not judged by where its grid ended.
+Out there it can be a matter of the seed whether a run diverges, so a point that would be chosen is tried under further
+seeds, and the mean counts.  The test set has no part in it.  Nothing chosen is ever written down by hand: reader and
+sweep both derive it from the stored records.
 """
 
 import math
+from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from lib.run import Run
@@ -15,6 +18,7 @@ from lib.store import Store
 from lib.tables import Column, Row, Table
 
 BEYOND = 4  # points at most past the ends of a grid
+SEEDS = 3  # that judge such a point
 Point = dict[str, Any]
 
 
@@ -42,9 +46,12 @@ def points(table: Table, row: Row, column: Column, tier: str, store: Store) -> l
 
 
 def runs(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[Run]:
-    """The tuning runs of one cell, one for each of its :func:`points`."""
-    found = points(table, row, column, tier, store)
-    return [table.tuning(row, column, tier=tier, **point) for point in found]
+    """The tuning runs of one cell: one for each of its :func:`points`, more for the chosen one if it is beyond."""
+    of_points = [table.tuning(row, column, tier=tier, **p) for p in points(table, row, column, tier, store)]
+    point = chosen(table, row, column, tier, store)
+    if not point or point in table.points(row, column, tier):
+        return of_points
+    return [*of_points, *_of_seeds(table.tuning(row, column, tier=tier, **point))[1:]]
 
 
 def chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> Point | None:
@@ -77,9 +84,19 @@ def _searched(table: Table, row: Row, column: Column, tier: str, store: Store) -
 
 
 def _scores(table: Table, row: Row, column: Column, tier: str, store: Store, found: list[Point]) -> list[float | None]:
-    """Validation accuracies (%) of the points; None where a run is not stored."""
-    records = [store.get(table.tuning(row, column, tier=tier, **point)) for point in found]
-    return [None if record is None else record["metrics"]["validation_accuracy"] for record in records]
+    """Validation accuracies (%) of the points, means over those stored; None where the first seed's is not."""
+    scores, grid = [], table.points(row, column, tier)
+    for point in found:
+        run = table.tuning(row, column, tier=tier, **point)
+        records = [store.get(run) for run in ([run] if point in grid else _of_seeds(run))]
+        accuracies = [record["metrics"]["validation_accuracy"] for record in records if record]
+        scores.append(fmean(accuracies) if records[0] else None)
+    return scores
+
+
+def _of_seeds(run: Run) -> list[Run]:
+    """``run`` under each of the seeds that judge a point beyond the grid, its own first."""
+    return [replace(run, seed=seed) for seed in range(SEEDS)]
 
 
 def _winner(scores: list[float], examples: int) -> int:

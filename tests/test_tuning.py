@@ -1,5 +1,7 @@
 """Choosing settings from stored tuning runs."""
 
+from dataclasses import replace
+
 import pytest
 from conftest import make_record
 
@@ -49,6 +51,23 @@ def test_a_search_that_ends_at_an_end_goes_on(tmp_path):
         assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": lr}
     assert asked(store) == [*TABLE.grid["lr"], *further]
     assert tuning.at_an_end(TABLE, *CELL, "cpu", store)
+
+
+def test_a_point_beyond_the_grid_is_judged_by_more_seeds(tmp_path):
+    """Asked for once it would be chosen; one that diverges under another seed loses against the grid's last."""
+    store = scored(tmp_path, [10, 20, 30, 40, 50, 60, 70, 80])
+    grid = tuning.runs(TABLE, *CELL, "cpu", store)
+    assert {run.seed for run in grid} == {0}
+    beyond = [replace(TABLE.tuning(*CELL, tier="cpu", lr=9.0), seed=seed) for seed in range(tuning.SEEDS)]
+    store.write("mnist_noise", make_record(beyond[0], 90.0))
+    store.write("mnist_noise", make_record(replace(beyond[0], lr=27.0), 10.0))
+    assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": 9.0}
+    assert [run for run in tuning.runs(TABLE, *CELL, "cpu", store) if run not in store] == beyond[1:]
+    store.write("mnist_noise", make_record(beyond[1], 88.0))
+    assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": 9.0}
+    store.write("mnist_noise", make_record(beyond[2], 10.0))
+    assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": 3.0}
+    assert all(run in store for run in tuning.runs(TABLE, *CELL, "cpu", store))
 
 
 def test_a_search_goes_on_below_if_the_smallest_is_the_best(tmp_path):
