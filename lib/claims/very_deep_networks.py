@@ -111,6 +111,13 @@ CLAIMS = (
         ),
     ),
     Claim(
+        name="CIFAR-10: so does batch norm that is private",
+        asks="whether batch norm over each example and the public images helps more than layer norm",
+        source="v2 Table 6, made private",
+        table=PUBLIC,
+        judge=partial(no_worse, PUBLIC, [("BN-TF-tutorial, each example with public", "LN-TF-tutorial, as short")]),
+    ),
+    Claim(
         name="CIFAR-10: the light VGG loses less",
         says="it leads to a much lower gap for finite privacy budgets",
         source="v2 section 4, Table 6",
