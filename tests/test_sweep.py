@@ -41,6 +41,7 @@ SMALL = Table(
 )
 
 PRETRAINED = {"pretrained_on": "cifar100", "pretraining_epochs": 1}
+OF_WORK = {"table": "small", "threads": 1, "silent": 60.0, "precision": "float32"}  # all but where, and how long
 
 
 def go(tmp_path, table=SMALL, **how) -> sweep.Sweep:
@@ -116,7 +117,7 @@ def test_a_damaged_record_stops_the_sweep_before_any_training(tmp_path, monkeypa
 def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkeypatch):
     """Both train the same run to its end, as when one was silent for too long."""
     train, asked = _work.train_together, SMALL.tuning("none", 0.0, tier="smoke", lr=0.01)
-    how = {"table": "small", "root": tmp_path, "deadline": None, "threads": 1, "silent": 60.0, "precision": "float32"}
+    how = OF_WORK | {"root": tmp_path, "deadline": None}
 
     def while_another_stores_it(runs, **settings):
         records = train(runs, **settings)
@@ -131,7 +132,7 @@ def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkey
 
 def test_what_a_worker_left_that_died_as_soon_as_it_had_stored_its_run_is_removed(tmp_path):
     asked = SMALL.tuning("none", 0.0, tier="smoke", lr=0.01)
-    how = {"table": "small", "root": tmp_path, "deadline": None, "threads": 1, "silent": 60.0, "precision": "float32"}
+    how = OF_WORK | {"root": tmp_path, "deadline": None}
     assert _work.work((asked,), **how) == [(asked, _work.STORED)]
     (tmp_path / sweep.RUNNING / f"{asked.id}.checkpoint").write_bytes(b"left")
     assert _work.work((asked,), **how) == [(asked, _work.ELSEWHERE)]
@@ -184,14 +185,7 @@ def test_workers_that_die_with_nothing_in_hand_end_the_sweep(monkeypatch):
 
 def test_a_run_whose_pretraining_somebody_else_is_at_is_left_for_later(tmp_path, monkeypatch):
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path))
-    how = {
-        "table": "small",
-        "root": tmp_path / "results",
-        "deadline": None,
-        "threads": 1,
-        "silent": 60.0,
-        "precision": "float32",
-    }
+    how = OF_WORK | {"root": tmp_path / "results", "deadline": None}
     pretrained = {"pretrained_on": "stripes_rgb", "pretraining_epochs": 1}
     run = make_run(dataset="digits_rgb", model="convnet", epochs=1, **pretrained)
     other = Lease.take(tmp_path / FOLDER, run.pretraining.id, silent=60.0)
@@ -266,14 +260,7 @@ class TestTogether:
             return train(asked, **how)
 
         monkeypatch.setattr(_work, "train_together", small)
-        how = {
-            "table": "small",
-            "root": tmp_path,
-            "deadline": None,
-            "threads": 1,
-            "silent": 60.0,
-            "precision": "float32",
-        }
+        how = OF_WORK | {"root": tmp_path, "deadline": None}
         outcomes = dict(_work.work(tuple(runs), **how))
         assert sizes == [5, 2, 3, 1, 2, 1, 1]
         assert [outcomes[run] for run in runs[:4]] == [_work.STORED] * 4
@@ -282,14 +269,7 @@ class TestTogether:
 
     def test_of_a_share_those_alone_are_trained_that_nobody_else_has(self, tmp_path):
         runs = tuple(make_run(epochs=1, seed=seed) for seed in range(3))
-        how = {
-            "table": "small",
-            "root": tmp_path,
-            "deadline": None,
-            "threads": 1,
-            "silent": 60.0,
-            "precision": "float32",
-        }
+        how = OF_WORK | {"root": tmp_path, "deadline": None}
         other = Lease.take(tmp_path / sweep.RUNNING, runs[1].id, silent=60.0)
         assert [outcome for _, outcome in _work.work(runs, **how)] == [_work.STORED, _work.ELSEWHERE, _work.STORED]
         other.release()
@@ -298,7 +278,7 @@ class TestTogether:
 
     def test_what_is_cut_off_together_is_finished_by_the_next_sweep(self, tmp_path):
         runs = tuple(make_run(epochs=3, seed=seed) for seed in range(2))
-        how = {"table": "small", "root": tmp_path, "threads": 1, "silent": 60.0, "precision": "float32"}
+        how = OF_WORK | {"root": tmp_path}
         cut = _work.work(runs, deadline=time.time() + 0.01, **how)
         assert [outcome for _, outcome in cut] == [_work.UNFINISHED] * 2
         assert len(list((tmp_path / sweep.RUNNING).glob("*.checkpoint"))) == 2
