@@ -71,7 +71,10 @@ class Preprocessing:
         """uint8 (B, C, H, W) → float; nothing is random."""
         if self.augmentation != "none":
             missing = self.crop[0] - images.shape[-1]  # less than 0 where the crop is smaller
-            images = F.pad(images, [missing // 2, missing - missing // 2] * 2)
+            # Laid out as the crops of training are, channels last, for which convolutions are twice as fast.
+            images = F.pad(images, [missing // 2, missing - missing // 2] * 2).contiguous(
+                memory_format=torch.channels_last
+            )
         return self._scaled(images)
 
     def _cropped(self, images: Tensor, generator: torch.Generator) -> Tensor:
