@@ -81,6 +81,13 @@ def test_test_images_have_the_size_of_the_crops():
     assert torch.equal(Preprocessing("cifar10", "crop", "unit").testing(x), as_input(x))
 
 
+@pytest.mark.parametrize("augmentation", ["crop", "crop_and_flip", "crop_24_and_flip"])
+def test_crops_are_laid_out_channels_last(augmentation):
+    x, crops = images(), Preprocessing("cifar10", augmentation, "standardised")
+    for laid_out in (crops.training(x, seeded()), crops.testing(x)):
+        assert laid_out.is_contiguous(memory_format=torch.channels_last)
+
+
 @pytest.mark.parametrize(
     ("name", "augmentation"), [("digits", "none"), ("digits_rgb", "none"), ("stripes_rgb", "none")]
 )
