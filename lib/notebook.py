@@ -22,7 +22,10 @@ from lib.plan import Plan
 from lib.store import Store, folder
 from lib.tables import Column, Table
 
-PARAMETERS = ("table", "figure", "rows", "columns", "tier", "seeds", "run_missing", "minutes", "backend", "n_jobs")
+PARAMETERS = (
+    *("table", "figure", "rows", "columns", "tier", "seeds"),
+    *("run_missing", "minutes", "backend", "n_jobs", "precision"),
+)
 
 
 class Notebook:

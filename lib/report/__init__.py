@@ -18,6 +18,7 @@ from lib.report.frames import results as results
 from lib.report.frames import search as search
 from lib.report.frames import summary as summary
 from lib.report.from_printed import from_printed as from_printed
+from lib.report.provenance import precision as precision
 from lib.report.provenance import provenance as provenance
 from lib.store import Store, folder
 from lib.tables import Table
@@ -70,7 +71,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             *(["ε: claimed / proven / audited", _framed(epsilons, table)] if each_private else []),
             *data(table, tier, store),
             f"privacy (claimed / proven / audited ε): {privacy(table, tier, store)}",
-            f"command: {command(table, tier, seeds(table, tier, store))}",
+            f"command: {command(table, tier, store)}",
         ]
     )
 
@@ -120,9 +121,11 @@ def ours(mean: float | None, stderr: float | None, n: int) -> str:
     return f"{mean:.2f}" + (f" ± {stderr:.2f}" if n > 1 else "") + f" ({n})"
 
 
-def command(table: Table, tier: str, seeds: int) -> str:
-    """What fills the table."""
-    return f"python -m lib.reproduce --tier {tier} --table {table.name} --seeds {max(seeds, 1)}"
+def command(table: Table, tier: str, store: Store) -> str:
+    """What fills the table, as far as it is filled, in mixed precision where any of its runs was."""
+    words = f"python -m lib.reproduce --tier {tier} --table {table.name} --seeds {max(seeds(table, tier, store), 1)}"
+    found = {precision(record["env"]) for cell in table.cells for record in records(table, *cell, tier, store)}
+    return f"{words} --precision bfloat16" if "bfloat16" in found else words
 
 
 def privacy(table: Table, tier: str, store: Store) -> str:

@@ -16,7 +16,7 @@ def provenance(table: Table, tier: str, store: Store) -> str:
     if not final and not search:
         return "provenance: nothing stored yet"
     of_all = [record["env"] for record in [*final.values(), *search.values()]]
-    where = Counter(", ".join(filter(None, (env["device"], _torch(env), _precision(env)))) for env in of_all)
+    where = Counter(", ".join(filter(None, (env["device"], _torch(env), precision(env)))) for env in of_all)
     commits = Counter(env.get("git_commit", "unknown")[:7] + "+" * bool(env.get("dirty")) for env in of_all)
     told = ", ".join(f"{commit} ({count})" for commit, count in commits.most_common())
     return f"provenance: {len(final)} runs and {len(search)} of the search; {'; '.join(where)}; commits {told}"
@@ -26,6 +26,7 @@ def _torch(env: dict) -> str:
     return f"torch {env['torch']}" if "torch" in env else ""
 
 
-def _precision(env: dict) -> str:
-    precision = env.get("flags", {}).get("precision", "float32")
-    return precision if precision != "float32" else ""
+def precision(env: dict) -> str:
+    """In which a run was trained, where it is not float32."""
+    told = env.get("flags", {}).get("precision", "float32")
+    return told if told != "float32" else ""

@@ -95,6 +95,7 @@ def asked(
     minutes: float | None,
     backend: str | None,
     n_jobs: int | None,
+    precision: str = "float32",
 ) -> list[Parameters]:
     """The parameters of every notebook to run, the largest first, so that none is left alone at the end.
 
@@ -104,6 +105,7 @@ def asked(
     # In tier smoke a run takes less than the start of a worker does: there the notebooks are the workers.
     backend = backend or ("sequential" if tier == "smoke" else "loky")
     plan = {"tier": tier, "seeds": seeds, "minutes": minutes, "backend": backend, "n_jobs": n_jobs}
+    plan["precision"] = precision
     chosen = opening(exhibits()) if tier == "smoke" and table is None else exhibits(table)
     chosen.sort(key=lambda exhibit: -len(exhibit.cells))
     parameters = [{"table": t.name, "figure": t.figure, "run_missing": True, **plan} for t in chosen]

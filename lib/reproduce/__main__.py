@@ -7,6 +7,7 @@ from lib import registry, reproduce, tables, tuning
 from lib.plan import BACKENDS
 from lib.reproduce import SEEDS, NotebookError
 from lib.reproduce._estimate import Estimate
+from lib.run.allowed import PRECISIONS
 from lib.store import Store, StoreError, folder
 
 
@@ -39,6 +40,9 @@ def main() -> None:
     parser.add_argument("--backend", help=f"{', '.join(BACKENDS)} (default: loky; in tier smoke sequential)")
     parser.add_argument(
         "--jobs", "--n-jobs", dest="n_jobs", type=int, help="worker processes (default: one per GPU or else per core)"
+    )
+    parser.add_argument(
+        "--precision", default=PRECISIONS[0], help=f"{', '.join(PRECISIONS)} (default: {PRECISIONS[0]})"
     )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--list", action="store_true", help="say which tables there are, and what is stored of them")
