@@ -168,13 +168,19 @@ def no_worse(
     store: Store,
     *,
     columns: Sequence[Column] | None = None,
+    alike: bool = True,
 ) -> Verdict:
-    """Whether the first row of each pair is at least as accurate as the second at every finite ε, or at ``columns``."""
+    """Whether the first row of each pair is at least as accurate as the second at every finite ε, or at ``columns``.
+
+    ``alike``: both rows are cut short alike where the tier is less than the paper's; otherwise see :func:`limited`.
+    """
     found, parts = cells(table, tier, store), []
     finite = [column for column in columns or tables.load(table).columns if column is not None]
     for (better, worse), column in product(pairs, finite):
         one, other = found[better, column], found[worse, column]
         ok, why = above(one, other)
+        if ok is False and not alike:
+            ok, why = limited(ok, tier)
         gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
         parts.append((ok, f"{head(table, column)}: {better} {told(one)}, {worse} {told(other)}{gap}{why}"))
     return verdict(parts)
