@@ -28,6 +28,9 @@ PARAMETERS = (
 )
 
 
+WIDGET = "application/vnd.jupyter.widget-view+json"  # the type of an output that shows a widget
+
+
 class Notebook:
     """A notebook's table, its figure (None if it has none), and the :class:`~lib.plan.Plan` of its other parameters.
 
@@ -110,6 +113,10 @@ def refresh(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     how = {"record_timing": False, "coalesce_streams": True}  # as it would be on any day, on any machine
     NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}, **how).execute()
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if view := output.get("data", {}).get(WIDGET):
+                view["model_id"] = cell.id  # drawn anew by every kernel
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = {"name": "python"}
     nbformat.write(notebook, path)

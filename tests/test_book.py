@@ -9,6 +9,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lib import book, claims, ledger, registry
 from lib.book._formulas import with_formulas
+from lib.notebook import WIDGET
 from lib.store import Store
 
 FETCHED = re.compile(r"<script|<link|<iframe|@import|url\(|src=[\"'](?!data:)", re.IGNORECASE)
@@ -21,7 +22,7 @@ def page(tmp_path_factory):
     outputs = [
         new_output("stream", text="98 < 99\n"),
         new_output("display_data", {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"}),
-        new_output("display_data", {book.WIDGET: {"model_id": "x"}, "text/plain": "VBox()"}),
+        new_output("display_data", {WIDGET: {"model_id": "x"}, "text/plain": "VBox()"}),
     ]
     cells = [
         new_markdown_cell("# 9 · A test\n\nWhere $\\mu^2 = K$, and `$HOME` is code."),

@@ -2,10 +2,12 @@
 
 import re
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from lib import registry
-from lib.notebook import Notebook
+from lib.notebook import WIDGET, Notebook, refresh
 
 TABLES = ", ".join(registry.names("tables"))
 
@@ -79,3 +81,14 @@ def test_a_parameter_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match=r"unknown parameter 'sigma'; expected some of table, figure, rows"):
         Notebook(**GOOD, history=["", 'table = "mnist_noise"', injected])
     assert Notebook(**GOOD, history=["", "sigma = 3", "# Parameters\nseeds = 5\n"])
+
+
+def test_a_notebook_that_is_executed_again_is_the_same_file(tmp_path):
+    path = tmp_path / "widget.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell("from ipywidgets import IntSlider\nIntSlider()")]), path)
+    refresh(path)
+    first = path.read_bytes()
+    refresh(path)
+    assert path.read_bytes() == first
+    (cell,) = nbformat.read(path, as_version=4).cells
+    assert cell.outputs[0].data[WIDGET].model_id == cell.id

@@ -24,9 +24,9 @@ from pygments.formatters import HtmlFormatter
 from lib import accounting, ledger
 from lib.book._formulas import with_formulas
 from lib.book._style import STYLE
+from lib.notebook import WIDGET
 from lib.store import Store
 
-WIDGET = "application/vnd.jupyter.widget-view+json"
 WIDGET_HERE = "(A widget stands here; open the notebook to move it.)"
 
 
