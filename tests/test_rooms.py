@@ -23,7 +23,7 @@ WITHOUT_TORCH = {
     "figures": {"accounting", "report", "store", "tables"},
     "claims": {"accounting", "registry", "report", "store", "tables"},
     "ledger": {"claims", "registry", "report", "store", "tables"},
-    "book": {"accounting", "ledger", "registry", "store"},
+    "book": {"accounting", "ledger", "notebook", "registry", "store"},
     "plan": {"run", "tables"},
     "notebook": {"plan", "store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains
     "reproduce": {"ledger", "notebook", "plan", "registry", "run", "store", "tables", "tuning"},
@@ -47,7 +47,7 @@ WITH_TORCH = {
         *("data", "environment", "generators", "layers", "lease", "methods", "models", "pca", "preprocessing", "run"),
         *("schedules", "store"),
     },
-    "sweep": {"data", "lease", "plan", "run", "store", "tables", "train", "tuning"},
+    "sweep": {"data", "environment", "lease", "plan", "run", "store", "tables", "train", "tuning"},
     "bench": {"environment", "generators", "grads", "layers", "methods", "models", "registry", "run", "store"},
 }
 RULES = WITHOUT_TORCH | WITH_TORCH

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from lib import environment
 from lib.lease import Lease
 from lib.run import Run
 from lib.store import Record, Store
@@ -57,6 +58,7 @@ def work(
     torch.set_num_threads(threads)
     # Saturated gates have gradients of 1e-40, which a CPU multiplies 100 times slower than it takes them for 0.
     torch.set_flush_denormal(True)
+    environment.keep_freed_memory()
     running, leases = root / RUNNING, {}
     try:
         leases = {run: lease for run in share if (lease := Lease.take(running, run.id, silent=silent))}

@@ -26,7 +26,7 @@ CLIP_NORM = {"dpsgd": 0.5, "si_dpsgd": 2.5}
 SEARCHED_AT = {8.0: 1.0, 4.0: 1.0, 2.0: 1.0, 0.5: 1.0, 0.05: 0.1}
 # Epochs without ε, and with it, by what an epoch costs: the deep networks' is dear with public images.
 EPOCHS = {
-    "shallow": {"smoke": (1, 1), "cpu": (10, 5), "paper": (100, 40)},
+    "shallow": {"smoke": (1, 1), "cpu": (10, 20), "paper": (100, 40)},
     "deep": {"smoke": (1, 1), "cpu": (4, 1), "paper": (60, 40)},
     "group": {"smoke": (1, 1), "cpu": (4, 4), "paper": (60, 40)},
 }
