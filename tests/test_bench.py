@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from lib import bench, models, registry
-from lib.bench import batch_clipping_step, mixed_precision, noisy_step, private_step, public_batch_norm, runs_together
+from lib.bench import (
+    batch_clipping_step,
+    kept_memory,
+    mixed_precision,
+    noisy_step,
+    private_step,
+    public_batch_norm,
+    runs_together,
+)
 
 
 @pytest.mark.parametrize("name", ["lenet5", "lenet_300_100"])
@@ -37,7 +45,7 @@ def test_ratios_are_taken_within_a_round(monkeypatch):
 def test_the_first_variant_is_what_the_others_are_measured_against():
     assert next(iter(private_step.variants())) == "non-private"
     assert registry.names("bench") == (
-        *("batch_clipping_step", "mixed_precision", "noisy_step", "private_step", "public_batch_norm"),
+        *("batch_clipping_step", "kept_memory", "mixed_precision", "noisy_step", "private_step", "public_batch_norm"),
         "runs_together",
     )
 
@@ -60,6 +68,13 @@ def test_every_variant_of_batch_clipping_is_measured(monkeypatch):
     assert list(found) == ["SGD", "BC, full gradient", "BC, layerwise"]
     assert found["SGD"]["ratio"] == 1.0
     assert all(numbers["batch_size"] == 8 and numbers["milliseconds"] > 0 for numbers in found.values())
+
+
+def test_a_process_that_keeps_its_memory_is_measured_against_one_that_does_not():
+    found = kept_memory.measure(torch.device("cpu"), {"LeNet-5": (4, 1)})
+    assert list(found["LeNet-5"]) == ["given back", "kept"]
+    assert found["LeNet-5"]["given back"]["ratio"] == 1.0
+    assert found["LeNet-5"]["kept"]["milliseconds"] > 0
 
 
 def test_every_precision_is_measured(monkeypatch):
