@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
+_GLIBC = platform.libc_ver()[0] == "glibc"
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 _MOST = 2**31 - 1  # bytes: what an int of C holds
 
@@ -58,12 +59,18 @@ def full_precision() -> None:
 def keep_freed_memory() -> None:
     """The process keeps what it frees, for its next step: glibc's default is to hand it back to the kernel.
 
-    Every step needs the same hundreds of MiB; to have them handed out anew, zeroed page by page, takes a tenth to a
-    quarter of it (:mod:`lib.bench.kept_memory`).  Other allocators are left as they are.
+    Every step needs the same hundreds of MiB; to have them handed out anew, zeroed page by page, takes up to a third of
+    it (:mod:`lib.bench.kept_memory`).  Other allocators are left as they are.
     """
-    if platform.libc_ver()[0] == "glibc":
+    if _GLIBC:
         for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
             ctypes.CDLL(None).mallopt(option, _MOST)
+
+
+def give_back_memory() -> None:
+    """Hand back to the kernel what was kept: a worker that has grown between two runs passes for one that leaks."""
+    if _GLIBC:
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def reset_peak_memory(device: torch.device) -> None:

@@ -132,6 +132,11 @@ def test_a_single_run_has_no_standard_errors_and_nothing_stored_no_difference(fi
     assert report.from_printed(TABLE, "cpu", Store(tmp_path / "empty")).empty
 
 
+def test_the_spread_of_a_few_runs_that_agree_is_not_taken_for_certainty(fill):
+    found = report.from_printed(TABLE, "cpu", fill(TABLE, lambda row, column, seed: [90.0 + seed / 1e3], seeds=2))
+    assert found.loc["LeNet-5", 0].endswith("(> 99)")
+
+
 def test_provenance_counts_runs_by_commit(fill, tmp_path):
     text = report.provenance(TABLE, "cpu", fill(TABLE, by_seed, seeds=2))
     searched = len(

@@ -13,7 +13,8 @@ def from_printed(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """``+0.15 (1.8)``: ours − printed in points (÷ √(s.e.² of ours + s.e.² printed, where there is one)).
 
     A line for each row that has both numbers somewhere.  A range counts as far as its nearer end, and what is not
-    run, or printed without a number, is a dash; so is the quotient of a single run, whose spread is not known.
+    run, or printed without a number, is a dash; so is the quotient of a single run, whose spread is not known.  Of few
+    runs it is not known well: a quotient of 100 and more is told as ``> 99``.
     """
     cells = summary(table, tier, store)
     lines = {}
@@ -32,4 +33,7 @@ def _told(mean: float | None, stderr: float | None, printed: Printed | None) -> 
     if stderr is None or math.isnan(stderr):
         return f"{mean - nearest:+.2f} (–)"
     spread = math.hypot(stderr, printed.stderr or 0.0)
-    return f"{mean - nearest:+.2f} ({abs(mean - nearest) / spread:.1f})" if spread else f"{mean - nearest:+.2f} (–)"
+    if not spread:
+        return f"{mean - nearest:+.2f} (–)"
+    times = abs(mean - nearest) / spread
+    return f"{mean - nearest:+.2f} ({f'{times:.1f}' if times < 100 else '> 99'})"

@@ -74,6 +74,7 @@ def work(
     finally:
         for lease in leases.values():
             lease.release()
+        environment.give_back_memory()
 
 
 def _trained(leased: list[tuple[Run, Lease]], table: str, root: Path, how: Mapping[str, Any]) -> dict[Run, str]:
