@@ -5,6 +5,8 @@ import pytest
 from lib import claims, report, tables
 
 TABLE, NOISY = tables.load("mnist_si_dpsgd"), tables.load("mnist_noisy_updates")
+IMAGES = tables.load("cifar10_si_dpsgd")
+OWN_IMAGES = tuple(row for row in IMAGES.rows if row.startswith("SI-DPSGD"))
 BY_NAME = {claim.name: claim for claim in claims.of("mnist_si_dpsgd", "mnist_noisy_updates")}
 ON_RESULTS = [name for name in BY_NAME if name != "SI-DPSGD has the privacy of DPSGD"]
 
@@ -58,6 +60,21 @@ def test_one_cell_is_enough_to_make_a_claim_fail(name, cell, value, fill):
     verdict = judged(name, fill, curve=lambda r, c, s: [value] if (r, c) == cell else as_printed(r, c, s))
     assert verdict.status == "fails"
     assert f"{value:.2f}" in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("status", "at_2"),
+    [("holds", {}), ("open", {"SI-DPSGD (VGG-16)": None}), ("fails", {row: [70.0] for row in OWN_IMAGES})],
+)
+def test_twenty_points_on_cifar10_are_the_best_row_s_of_all(status, at_2, fill):
+    def curve(row, column, seed):
+        cell = IMAGES.printed.get((row, column))
+        return at_2[row] if column == 2.0 and row in at_2 else [80.0 if cell is None else cell.mean]
+
+    (claim,) = (claim for claim in claims.of(IMAGES.name) if claim.name == "20 % more accurate than DPSGD on CIFAR-10")
+    verdict = claim.judge("paper", fill(IMAGES, curve, tier="paper"))
+    assert verdict.status == status
+    assert "DPSGD (TF-tutorial) [1] 67.00 (1)" in verdict.evidence
 
 
 def test_only_the_cells_below_the_printed_number_decide(fill):

@@ -33,6 +33,7 @@ def _amend(names: list[str], again: bool) -> None:
         tables.load(name)  # refused by name, if there is none
     stored = store.Store(read_only=False)
     filed = list(stored.filed())
+    torch.set_num_threads(1)  # an attack's steps are small: a second thread that waits for a busy core costs tenfold
     known = {} if again else records.stored(record for _, record in filed)
     for record in tqdm([record for table, record in filed if not names or table in names], unit="record"):
         block = records.block(record, known)

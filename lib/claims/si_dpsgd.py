@@ -1,5 +1,6 @@
-"""v1: SI-DPSGD against DPSGD; Tables 4 and 6, lemma 4.1, and the remark on noisy updates."""
+"""v1: SI-DPSGD against DPSGD; Tables 4 and 6, the abstract, lemma 4.1, and the remark on noisy updates."""
 
+from collections.abc import Sequence
 from functools import partial
 from math import hypot
 
@@ -9,11 +10,16 @@ from lib.claims import MISSING, Claim, Verdict, cells, head, limited, no_worse, 
 from lib.store import Store
 from lib.tables import Column, Row
 
-TABLE, TEXTS = "mnist_si_dpsgd", "agnews_si_dpsgd"
+TABLE, TEXTS, IMAGES = "mnist_si_dpsgd", "agnews_si_dpsgd", "cifar10_si_dpsgd"
 PAIRS = (("SI-DPSGD (LeNet-5)", "DPSGD (LeNet-5)"), ("SI-DPSGD (LN-LeNet-5)", "DPSGD (LN-LeNet-5)"))
 TEXT_PAIRS = (("SI-DPSGD (BiLSTM-DL)", "DPSGD (BiLSTM-DL)"), ("SI-DPSGD (LN-BiLSTM-DL)", "DPSGD (LN-BiLSTM-DL)"))
 BATCH_NORM = "SI-DPSGD (BN-LeNet-5)"
+ON_IMAGES = tuple(row for row in tables.load(IMAGES).rows if row.startswith("SI-DPSGD"))
 HALF = 40.0  # points below the network without noise that count as "a 50% reduction"
+BUDGETS = (
+    "we obtain a 20% accuracy improvement over DPSGD on the MNIST and CIFAR10 datasets with DP-privacy budgets of "
+    "ε = 0.05 and ε = 2.0"
+)
 TWENTY = 15.0  # points that still round to "a 20% accuracy improvement"
 V1_DEFAULTS = {"noise_multiplier": 7.1, "sampling_prob": 32 / 60_000, "steps": 18_750}  # v1's code, MNIST
 
@@ -32,18 +38,19 @@ def _dpsgd_collapses(tier: str, store: Store) -> Verdict:
     return verdict(parts)
 
 
-def _twenty_points(tier: str, store: Store) -> Verdict:
-    """v1's own method, with batch norm, against the best row of DPSGD."""
-    found, column = cells(TABLE, tier, store), 0.05
-    best = max(
-        (row for row, of in _dpsgd_cells(TABLE) if of == column and found[row, column]["n"]),
-        key=lambda row: found[row, column]["mean"],
-        default=None,
-    )
-    ours = found[BATCH_NORM, column]
-    text = f"{head(TABLE, column)}: {BATCH_NORM} {told(ours)}, {best} {told(found[best, column]) if best else MISSING}"
-    ok = None if best is None or not ours["n"] else ours["mean"] - found[best, column]["mean"] >= TWENTY
-    ok, why = limited(ok, tier)
+def _twenty_points(table: str, own: Sequence[Row], column: float, tier: str, store: Store) -> Verdict:
+    """The best of v1's ``own`` rows against the best row of DPSGD."""
+    found = cells(table, tier, store)
+    rivals = [row for row, of in _dpsgd_cells(table) if of == column]
+    missing = sum(not found[row, column]["n"] for row in (*own, *rivals))
+    if missing == len(own) + len(rivals):
+        return verdict([(None, MISSING)])
+    best = [max(rows, key=lambda row: found[row, column]["mean"] or 0.0) for rows in (own, rivals)]
+    text = f"{head(table, column)}: " + ", ".join(f"{row} {told(found[row, column])}" for row in best)
+    if missing:
+        return verdict([(None, f"{text} ({missing} of {len(own) + len(rivals)} rows not stored yet)")])
+    ours, other = (found[row, column]["mean"] for row in best)
+    ok, why = limited(ours - other >= TWENTY, tier)
     return verdict([(ok, text + why)])
 
 
@@ -125,11 +132,10 @@ CLAIMS = (
     ),
     Claim(
         name="20 % more accurate than DPSGD on MNIST",
-        says="we obtain a 20% accuracy improvement over DPSGD on the MNIST and CIFAR10 datasets with DP-privacy "
-        "budgets of ε = 0.05 and ε = 2.0",
+        says=BUDGETS,
         source="v1 abstract",
         table=TABLE,
-        judge=_twenty_points,
+        judge=partial(_twenty_points, TABLE, (BATCH_NORM,), 0.05),
     ),
     Claim(
         name="Normalisation also helps when the updates are noisy",
@@ -158,5 +164,12 @@ CLAIMS = (
         source="v1 Table 6",
         table=TEXTS,
         judge=partial(no_worse, TEXTS, [("DPSGD (LN-BiLSTM-DL)", "DPSGD (BiLSTM-DL)")]),
+    ),
+    Claim(
+        name="20 % more accurate than DPSGD on CIFAR-10",
+        says=BUDGETS,
+        source="v1 abstract",
+        table=IMAGES,
+        judge=partial(_twenty_points, IMAGES, ON_IMAGES, 2.0),
     ),
 )
