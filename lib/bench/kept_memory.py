@@ -23,8 +23,10 @@ def _step(name: str, size: int, device: torch.device) -> Step:
 
 
 def _once(name: str, size: int, device: torch.device) -> None:
-    """A step, of a network that is made by the first."""
+    """A step, of a network that is made by the first; it ends when a GPU has done it."""
     _step(name, size, device)()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def measure(
