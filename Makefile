@@ -20,7 +20,7 @@ test: .venv/installed
 
 # The tests that drive a browser want Chromium beside this, and are skipped without it.
 test-all: .venv/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[browser]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[browser,cluster]'
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -m ""
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from lib import tables
 from lib.run.allowed import PRECISIONS
 
-BACKENDS = ("loky", "sequential", "dask")
+BACKENDS = ("loky", "sequential", "dask", "ray")
+CLUSTERS = ("dask", "ray")  # the backends that can be elsewhere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +17,9 @@ class Plan:
     tier       smoke | cpu | paper
     seeds      runs per cell, seeds 0 to seeds − 1
     minutes    time budget for training, or None
-    backend    of joblib: loky (worker processes) | sequential | dask
-    scheduler  the address of dask's scheduler, as tcp://host:8786; None starts a cluster on this machine
+    backend    loky (joblib's worker processes) | sequential | dask | ray
+    scheduler  the address of dask's scheduler, as tcp://host:8786, or of ray's head, as host:6379; None starts a
+               cluster on this machine
     n_jobs     workers, on this machine; None is one per GPU or, without any, per core
     together   runs that a worker trains at once, if they are alike; None is 64 on a GPU, less where memory is too
                small, and 1 on a CPU, which is not faster with more
@@ -42,8 +44,8 @@ class Plan:
         timed = type(self.minutes) in (int, float) and self.minutes >= 0
         self._check("minutes", "None or a number of at least 0", self.minutes is None or timed)
         self._check("backend", f"one of {', '.join(BACKENDS)}", self.backend in BACKENDS)
-        asked = self.scheduler is None or (isinstance(self.scheduler, str) and self.backend == "dask")
-        self._check("scheduler", "None, or an address for backend dask", asked)
+        asked = self.scheduler is None or (isinstance(self.scheduler, str) and self.backend in CLUSTERS)
+        self._check("scheduler", f"None, or an address for backend {' or '.join(CLUSTERS)}", asked)
         for name in ("n_jobs", "together"):
             value = getattr(self, name)
             counted = type(value) is int and value >= 1

@@ -1,63 +1,124 @@
-"""A real dask cluster: a scheduler and three workers, each a process that knows the others by address alone."""
+"""Real clusters of dask and of ray: three workers, each a process that knows the others by address alone."""
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
+import psutil
 import pytest
+from conftest import make_run
 from test_faults import wait_for
-from test_sweep import contents, nothing_is_left_over
+from test_sweep import SMALL, contents, nothing_is_left_over
 
 from lib import sweep, tables
+from lib.plan import Plan
 from lib.sweep import RUNNING
+from lib.sweep._pool import workers
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # distributed's own, about sockets of the worker that is lost
+    pytest.mark.filterwarnings("ignore"),  # the clusters' own, about sockets of the worker that is lost
 ]
 TABLE = tables.load("mnist_noisy_updates")
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    """The scheduler's address and the workers' processes."""
-    place = tmp_path / "scheduler.json"
-
-    def start(what: str, *arguments: str) -> subprocess.Popen:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", str(place), *arguments]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(command, cwd=Path(__file__).resolve().parent.parent, **quiet)
-
-    scheduler = start("scheduler", "--port", "0", "--no-dashboard")
-    wait_for(lambda: place.exists() and place.read_text())
-    workers = [start("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard") for _ in range(3)]
+@contextmanager
+def started(commands):
+    """Processes that end with the block."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    processes = []
     try:
-        yield json.loads(place.read_text())["address"], workers
+        for command in commands:  # one after the other: the first may have to be up before the next is known
+            where = {"cwd": Path(__file__).resolve().parent.parent}
+            processes.append(subprocess.Popen([sys.executable, "-m", *command], **where, **quiet))
+        yield
     finally:
-        for process in (*workers, scheduler):
+        for process in processes:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
             process.kill()
             process.wait()
 
 
-def test_a_table_is_finished_though_a_worker_is_lost_on_the_way(cluster, tmp_path):
-    address, workers = cluster
+@contextmanager
+def dask(folder):
+    """The address of a scheduler with three workers."""
+    place = folder / "scheduler.json"
+
+    def commands():
+        yield ["distributed.cli.dask_scheduler", "--scheduler-file", str(place), "--port", "0", "--no-dashboard"]
+        wait_for(lambda: place.exists() and place.read_text())
+        worker = ["distributed.cli.dask_worker", "--scheduler-file", str(place), "--nthreads", "1"]
+        yield from [[*worker, "--no-nanny", "--no-dashboard"]] * 3
+
+    with started(commands()):
+        yield json.loads(place.read_text())["address"]
+
+
+@contextmanager
+def ray(folder):
+    """The address of a head that keeps three workers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    head = ["--head", "--block", "--port", str(port), "--num-cpus", "3", "--include-dashboard", "false"]
+
+    def answers():
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return True
+
+    with started([["ray.scripts.scripts", "start", *head]]):
+        wait_for(answers)
+        yield f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("backend", [dask, ray])
+def test_a_table_is_finished_though_a_worker_is_lost_on_the_way(backend, tmp_path):
     root, plan = tmp_path / "results", {"tier": "smoke", "together": 1, "progress": False}
 
     def kill_one_at_work() -> None:
         wait_for(lambda: len(list(root.glob("*/*.json"))) > 3)
         lease = wait_for(lambda: [path.read_text() for path in (root / RUNNING).glob("*.lease") if path.read_text()])
-        victim = json.loads(lease[0])["pid"]
-        next(worker for worker in workers if worker.pid == victim).send_signal(signal.SIGKILL)
+        killed.append(json.loads(lease[0])["pid"])
+        os.kill(killed[0], signal.SIGKILL)
 
-    killer = Thread(target=kill_one_at_work)
-    killer.start()
-    done = sweep.run(TABLE, root=root, backend="dask", scheduler=address, n_jobs=3, **plan)
-    killer.join()
-    assert [worker.poll() for worker in workers].count(-signal.SIGKILL) == 1
+    killed, killer = [], Thread(target=kill_one_at_work)
+    with backend(tmp_path) as address:
+        killer.start()
+        done = sweep.run(TABLE, root=root, backend=backend.__name__, scheduler=address, n_jobs=3, **plan)
+        killer.join()
+    (victim,) = killed
+    assert victim != os.getpid()
     assert done.unfinished == 0
     sweep.run(TABLE, root=tmp_path / "undisturbed", backend="sequential", n_jobs=2, **plan)
     assert contents(root) == contents(tmp_path / "undisturbed")
     assert nothing_is_left_over(root)
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_what_kills_every_worker_that_takes_it_is_given_up_and_named(backend):
+    run = make_run()
+
+    def die(share):  # in here, so that it travels itself: workers cannot import the tests
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with workers(Plan(backend=backend), n_jobs=1) as outcomes:
+        ((given_up, words),) = outcomes(die, [(run,)])
+    assert given_up == run
+    assert words.startswith(f"{run.words}-{run.id}: its workers died: ")
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_one_is_started_here_where_none_is_named(backend, tmp_path):
+    plan = {"n_jobs": 2, "progress": False}
+    done = sweep.run(SMALL, root=tmp_path / "results", backend=backend, **plan)
+    assert done.unfinished == 0
+    sweep.run(SMALL, root=tmp_path / "undisturbed", backend="sequential", **plan)
+    assert contents(tmp_path / "results") == contents(tmp_path / "undisturbed")

@@ -66,7 +66,7 @@ def test_other_rows_and_columns_take_the_place_of_the_tables():
         ({"seeds": "5"}, "seeds: expected a whole number of at least 1; got '5'"),
         ({"run_missing": "yes"}, "run_missing: expected True or False; got 'yes'"),
         ({"minutes": -1}, "minutes: expected None or a number of at least 0; got -1"),
-        ({"backend": "threads"}, "backend: expected one of loky, sequential, dask; got 'threads'"),
+        ({"backend": "threads"}, "backend: expected one of loky, sequential, dask, ray; got 'threads'"),
         ({"precision": "half"}, "precision: expected one of float32, bfloat16; got 'half'"),
         ({"n_jobs": 0}, "n_jobs: expected None or a whole number of at least 1; got 0"),
     ],

@@ -52,7 +52,7 @@ def test_every_table_is_filled_in_tier_smoke(table, tmp_path):
         ),
         (["--seeds", "0"], "error: seeds: expected a whole number of at least 1; got 0"),
         (["--minutes", "-2"], "error: minutes: expected None or a number of at least 0; got -2.0"),
-        (["--backend", "threads"], "error: backend: expected one of loky, sequential, dask; got 'threads'"),
+        (["--backend", "threads"], "error: backend: expected one of loky, sequential, dask, ray; got 'threads'"),
         (["--precision", "half"], "error: precision: expected one of float32, bfloat16; got 'half'"),
         (["--jobs", "0"], "error: n_jobs: expected None or a whole number of at least 1; got 0"),
         (

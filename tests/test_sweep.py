@@ -1,6 +1,7 @@
 """Sweeps: order, budget, failures, and nothing lost when one is killed."""
 
 import re
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -218,6 +219,18 @@ def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypat
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(StoreError, match="expected a folder that results can be written to"):
         go(tmp_path)
+
+
+@pytest.mark.parametrize(("backend", "library"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_cluster_whose_library_is_missing_says_how_to_get_it(tmp_path, monkeypatch, backend, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ValueError, match=f"backend: expected {backend} to be installed; try pip install"):
+        sweep.run(SMALL, root=tmp_path, backend=backend, progress=False)
+
+
+def test_an_address_is_for_a_cluster(tmp_path):
+    with pytest.raises(ValueError, match="scheduler: expected None, or an address for backend dask or ray; got 'host'"):
+        sweep.run(SMALL, root=tmp_path, scheduler="host")
 
 
 def test_workers_train_in_the_precision_that_is_asked(tmp_path):

@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--minutes", type=float, help="time budget; the next sweep goes on where this one stops")
     parser.add_argument("--backend", default="loky", help=", ".join(BACKENDS))
-    parser.add_argument("--scheduler", help="address of a dask scheduler; without it dask starts a cluster here")
+    parser.add_argument("--scheduler", help="address of a cluster of dask or ray; without it one is started here")
     parser.add_argument("--n-jobs", type=int, help="workers (default: one per GPU or, without any, per core)")
     parser.add_argument("--together", type=int, help="runs that a worker trains at once (default: many on a GPU)")
     parser.add_argument("--precision", default=PRECISIONS[0], help=", ".join(PRECISIONS))

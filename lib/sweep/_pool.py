@@ -1,24 +1,22 @@
-"""Workers: processes here, by joblib, or a dask cluster; and what is done about those that die or hang."""
+"""Workers: processes here, by joblib, or those of a cluster; and what is done about those that die or hang."""
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
 from lib.lease import leases
 from lib.plan import Plan
 from lib.run import Run
-from lib.sweep._work import Share
+from lib.sweep._clusters import of_dask, of_ray
+from lib.sweep._work import Call, Outcomes, Share
 
-Call = Callable[[Share], list[tuple[Run, str]]]
-Outcomes = Callable[[Call, Iterable[Share]], Iterator[tuple[Run, str]]]
+_CLUSTERS = {"dask": of_dask, "ray": of_ray}
 
 
 class WorkerDied(Exception):
@@ -31,9 +29,9 @@ def workers(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
 
     It raises ``WorkerDied`` when a worker does and nobody knows with which run.
     """
-    if plan.backend == "dask":
-        with _cluster(plan, n_jobs) as client:
-            yield partial(_of_cluster, client)
+    if plan.backend in _CLUSTERS:
+        with _CLUSTERS[plan.backend](plan, n_jobs) as outcomes:
+            yield outcomes
     else:
         with parallel_config(plan.backend, n_jobs=n_jobs):
             yield _of_processes
@@ -46,29 +44,6 @@ def _of_processes(call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, st
             yield from done
     except BrokenProcessPool as error:
         raise WorkerDied(str(error).partition("\n")[0]) from error
-
-
-def _of_cluster(client: Any, call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
-    """By dask itself, which gives what a lost worker had in hand to another, and after some losses gives it up."""
-    from distributed import KilledWorker, as_completed
-
-    of_future = {client.submit(call, share, pure=False): share for share in shares}
-    for future in as_completed(of_future):
-        try:
-            yield from future.result()
-        except KilledWorker as error:
-            yield from ((run, f"{run.words}-{run.id}: its workers died: {error}") for run in of_future[future])
-
-
-def _cluster(plan: Plan, n_jobs: int) -> AbstractContextManager[Any]:
-    """A client of the cluster at ``plan.scheduler``, or of one of ``n_jobs`` processes here, which end with it."""
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise ValueError("backend: expected dask to be installed; try pip install 'dask[distributed]'") from error
-    if plan.scheduler is not None:
-        return Client(plan.scheduler)
-    return Client(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
@@ -23,6 +23,8 @@ RUNNING = ".running"  # the folder of leases and checkpoints, beside the results
 STORED, ELSEWHERE, UNFINISHED = "stored", "elsewhere", "unfinished"
 
 Share = tuple[Run, ...]
+Call = Callable[[Share], list[tuple[Run, str]]]  # what a worker does with one
+Outcomes = Callable[[Call, Iterable[Share]], Iterator[tuple[Run, str]]]  # what all do with all
 
 
 def shares(runs: Iterable[Run], *, together: int, n_jobs: int) -> list[Share]:

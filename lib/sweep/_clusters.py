@@ -1,0 +1,74 @@
+"""Workers on many machines, of dask's cluster or of ray's.
+
+Either gives what a lost worker had in hand to another, and after some losses gives it up.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from lib.plan import Plan
+from lib.run import Run
+from lib.sweep._work import Call, Outcomes, Share
+
+
+@contextmanager
+def of_dask(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
+    """Of the cluster at ``plan.scheduler``, or of one of ``n_jobs`` processes here, which end with it."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ValueError("backend: expected dask to be installed; try pip install 'dask[distributed]'") from error
+    here = {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
+    with Client(plan.scheduler) if plan.scheduler is not None else Client(**here) as client:
+        yield partial(_by_dask, client)
+
+
+def _by_dask(client: Any, call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
+    from distributed import KilledWorker, as_completed
+
+    of_future = {client.submit(call, share, pure=False): share for share in shares}
+    for future in as_completed(of_future):
+        try:
+            yield from future.result()
+        except KilledWorker as error:
+            yield from _given_up(of_future[future], error)
+
+
+@contextmanager
+def of_ray(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
+    """Of the cluster at ``plan.scheduler``, or of one of ``n_jobs`` processes here, which end with it.
+
+    As many work at once as the cluster has cores; if it has GPUs, as it has of those, each with one to itself.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError("backend: expected ray to be installed; try pip install ray") from error
+    here = {"address": "local", "num_cpus": n_jobs, "include_dashboard": False}  # without it, any that is running here
+    ray.init(log_to_driver=False, **({"address": plan.scheduler} if plan.scheduler is not None else here))
+    try:
+        yield _by_ray
+    finally:
+        ray.shutdown()
+
+
+def _by_ray(call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
+    import ray
+    from ray.exceptions import NodeDiedError, OutOfMemoryError, WorkerCrashedError
+
+    gpus = 1 if ray.cluster_resources().get("GPU") else 0
+    task = ray.remote(num_cpus=1, num_gpus=gpus)(lambda share: call(share))  # it takes functions, not partial ones
+    of_future = {task.remote(share): share for share in shares}
+    while of_future:
+        (future,), _ = ray.wait(list(of_future))
+        share = of_future.pop(future)
+        try:
+            yield from ray.get(future)
+        except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
+            yield from _given_up(share, error)
+
+
+def _given_up(share: Share, error: Exception) -> Iterator[tuple[Run, str]]:
+    return ((run, f"{run.words}-{run.id}: its workers died: {error}") for run in share)
