@@ -1,7 +1,9 @@
 """Real clusters of dask and of ray: three workers, each a process that knows the others by address alone."""
 
+import gc
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -26,24 +28,33 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # the clusters' own, about sockets of the worker that is lost
 ]
 TABLE = tables.load("mnist_noisy_updates")
+TOKEN = secrets.token_hex(32)  # the same for all, as ray remembers the first that a process had
+
+
+@pytest.fixture(autouse=True)
+def by_itself(monkeypatch):
+    """With a token of the tests', as ray would keep one in the home folder, and nothing of ray's left to complain."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    yield
+    gc.collect()  # the processes that ray did not wait for say so here, where it is ignored
 
 
 @contextmanager
 def started(commands):
-    """Processes that end with the block."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    """Processes that end with the block, and their children with them."""
+    how = {"cwd": Path(__file__).resolve().parent.parent, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     processes = []
     try:
         for command in commands:  # one after the other: the first may have to be up before the next is known
-            where = {"cwd": Path(__file__).resolve().parent.parent}
-            processes.append(subprocess.Popen([sys.executable, "-m", *command], **where, **quiet))
+            processes.append(subprocess.Popen([sys.executable, "-m", *command], **how))
         yield
     finally:
+        children = [child for process in processes for child in psutil.Process(process.pid).children(recursive=True)]
+        for process in (*children, *processes):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         for process in processes:
-            for child in psutil.Process(process.pid).children(recursive=True):
-                with suppress(psutil.NoSuchProcess):
-                    child.kill()
-            process.kill()
             process.wait()
 
 

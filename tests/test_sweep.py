@@ -228,6 +228,19 @@ def test_a_cluster_whose_library_is_missing_says_how_to_get_it(tmp_path, monkeyp
         sweep.run(SMALL, root=tmp_path, backend=backend, progress=False)
 
 
+@pytest.mark.parametrize(
+    ("backend", "library", "connect", "error"),
+    [("dask", "distributed", "Client", OSError("timed out")), ("ray", "ray", "init", ConnectionError("timed out"))],
+)
+def test_a_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch, backend, library, connect, error):
+    def unanswered(*_, **__):
+        raise error
+
+    monkeypatch.setitem(sys.modules, library, SimpleNamespace(**{connect: unanswered}))
+    with pytest.raises(ValueError, match=rf"scheduler: expected .*{backend}.* that answers.*; got 'host:1': timed out"):
+        sweep.run(SMALL, root=tmp_path, backend=backend, scheduler="host:1", progress=False)
+
+
 def test_an_address_is_for_a_cluster(tmp_path):
     with pytest.raises(ValueError, match="scheduler: expected None, or an address for backend dask or ray; got 'host'"):
         sweep.run(SMALL, root=tmp_path, scheduler="host")

@@ -21,7 +21,11 @@ def of_dask(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
     except ImportError as error:
         raise ValueError("backend: expected dask to be installed; try pip install 'dask[distributed]'") from error
     here = {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
-    with Client(plan.scheduler) if plan.scheduler is not None else Client(**here) as client:
+    try:
+        client = Client(plan.scheduler) if plan.scheduler is not None else Client(**here)
+    except OSError as error:
+        raise ValueError(f"scheduler: expected one of dask that answers; got {plan.scheduler!r}: {error}") from error
+    with client:
         yield partial(_by_dask, client)
 
 
@@ -47,7 +51,13 @@ def of_ray(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
     except ImportError as error:
         raise ValueError("backend: expected ray to be installed; try pip install ray") from error
     here = {"address": "local", "num_cpus": n_jobs, "include_dashboard": False}  # without it, any that is running here
-    ray.init(log_to_driver=False, **({"address": plan.scheduler} if plan.scheduler is not None else here))
+    try:
+        ray.init(log_to_driver=False, **({"address": plan.scheduler} if plan.scheduler is not None else here))
+    except ConnectionError as error:
+        raise ValueError(
+            "scheduler: expected a head of ray that answers, and RAY_AUTH_MODE=token in the environment if it wants "
+            f"a token; got {plan.scheduler!r}: {error}"
+        ) from error
     try:
         yield _by_ray
     finally:

@@ -14,9 +14,10 @@ without γ and β: :mod:`lib.tables.mnist_dp_choices` measures what either is wo
 and the range of step sizes come from some twenty exploratory runs at ε = 1 and ε = .1 that were judged on test
 images; everything searched since is judged on validation examples, as were batches and epochs of DPSGD [1] at
 ε ≥ 1, in some fifteen exploratory runs; of a few at ε = .5, where nothing was gained, test accuracies were seen.  Some
-twenty more, on validation examples, gained nothing beyond a tenth of a point: of LN-LeNet-5 at ε = 1 and 3 larger
-batches, up to three times the epochs, C = .1, other schedules, standardised pixels; of DPSGD [1] at ε = 3 the same,
-and less noise on its PCA (tanh gains a little more, but abadi's network has ReLU).  At ε = ∞ training is ordinary, with
+twenty-five more, on validation examples, gained nothing beyond a tenth of a point: of LN-LeNet-5 at ε = 1 and 3 larger
+batches, up to three times the epochs, C = .1; of DPSGD [1] at ε = 3 a smaller batch, twice the epochs, C from .1 to 2,
+less noise on its PCA (tanh gains a little more, but abadi's network has ReLU); of both other schedules and standardised
+pixels.  At ε = ∞ training is ordinary, with
 Adam.
 
 SI-DPSGD with batch norm is v1's algorithm 2, statistics over private and public images, for which clipping bounds
