@@ -71,6 +71,20 @@ def test_full_batches_are_one_gaussian(relation):
     )
 
 
+@pytest.mark.parametrize("delta", [1e-5, 1e-9, 1e-10, 1e-12])
+def test_rounding_over_many_steps_is_counted(delta):
+    """20,000 Fourier transforms round away mass that matters beside a δ of 1e-12."""
+    run = {"noise_multiplier": 50.0, "sampling_prob": 1.0, "steps": 20_000}
+    found = accounting.epsilon(**run, delta=delta)
+    assert found >= accounting.epsilon(**run, delta=delta, accountant="gdp")
+    if math.isfinite(found):
+        assert accounting.delta(**run, epsilon=found) == pytest.approx(delta, rel=1e-3)
+
+
+def test_a_delta_below_the_rounding_has_no_epsilon():
+    assert accounting.epsilon(noise_multiplier=50.0, sampling_prob=0.01, steps=20_000, delta=1e-12) == math.inf
+
+
 @pytest.mark.parametrize("eps", [0.2, 1.0])
 def test_poisson_under_replace_one_is_the_integral(eps):
     def excess(x):

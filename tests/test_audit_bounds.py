@@ -65,6 +65,13 @@ def test_the_p_value_with_delta_is_the_theorem_term_by_term():
     assert bounds._p_value(examples, guesses, right, delta, epsilon) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("included", [True, False])
+def test_a_handful_of_guesses_show_nothing(count, included):
+    """Right by luck alone with probability 2^−count at least."""
+    assert bounds.one_run(np.arange(count, dtype=float), np.full(count, included), delta=DELTA) == 0.0
+
+
 def test_more_right_guesses_show_more():
     found = []
     for wrong in (0, 5, 20, 100):

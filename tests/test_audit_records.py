@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from conftest import make_run
@@ -10,6 +11,8 @@ from conftest import make_run
 from lib import data
 from lib.audit import __main__ as audit_command
 from lib.audit import canaries, records
+from lib.methods._budget import budget
+from lib.sampling import Sampler
 from lib.store import Store, StoreError, validate
 from lib.train import train
 
@@ -56,6 +59,14 @@ def test_a_mechanism_is_attacked_once(monkeypatch):
             records.block(other, known)
     monkeypatch.setattr(records, "ATTACK", "another attack")
     assert records.stored([first]) == {}
+
+
+def test_what_is_attacked_has_the_steps_of_the_run_with_a_private_pca():
+    """A part of the budget is the PCA's: without it more steps would keep to ε."""
+    run = make_run(**RUNS["dpsgd, steps from ε"] | {"pca_noise_multiplier": 4.0})
+    attacked = replace(run, **records.ANY)
+    of_run, of_attack = (budget(r, Sampler(r.sampler, 1437, r.batch_size)) for r in (run, attacked))
+    assert of_run.steps == of_attack.steps < run.epochs * of_run.sampler.steps_per_epoch
 
 
 def test_an_older_proof_is_replaced():

@@ -47,8 +47,9 @@ def one_run(scores: np.ndarray, included: np.ndarray, *, delta: float, confidenc
 
 def _guesses(count: int) -> Iterator[tuple[int, int]]:
     """(included, excluded) guesses."""
-    for guesses in sorted({min(guesses, count // 2) for guesses in GUESSES}):
-        yield guesses, guesses
+    for guesses in sorted({max(1, min(guesses, count // 2)) for guesses in GUESSES}):
+        if 2 * guesses <= count:  # of one example alone, one guess
+            yield guesses, guesses
         yield guesses, 0
 
 

@@ -26,7 +26,7 @@ ATTACK = f"{CANARIES} canaries in orthogonal coordinates, one run, last iterate 
 TOLERANCE = 1e-3  # relative, between the ε claimed then and now
 # What the attack does not depend on; the step size scales all scores.
 ANY = {"dataset": "", "model": "lenet5", "activation": "relu", "lr": 1.0, "seed": 0, "validation_examples": 0}
-ANY |= {"weight_noise_std": 0.0, "pca_noise_multiplier": None, "augmentation": "none", "input_scale": "unit"}
+ANY |= {"weight_noise_std": 0.0, "augmentation": "none", "input_scale": "unit"}
 
 
 Mechanism = tuple[Run, float]  # a run's, with its sampling probability, so on that many examples

@@ -62,6 +62,8 @@ class BatchClipping(DPSGD):
         if self.run.mini_set_size == 1:
             return clipped_sum(model, LOSS, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type])[0]
         active = self._converged.active if self._converged else None
+        if len(x) == 1 and self.run.norm == "batch":  # which cannot normalise one: like none, without a gradient
+            x, y = x[:0], y[:0]
         # All of it, if it is to be one mini-set: a Poisson batch may have more examples than are expected.
         size = max(len(x), 1) if self.run.mini_set_size == self.run.batch_size else self.run.mini_set_size
         total, *others = [

@@ -29,8 +29,9 @@ LOSS = partial(F.cross_entropy, reduction="none")
 MICROBATCH = {"cpu": 256, "cuda": 4096}  # memory and time; no influence on the result
 ROWS = {"cpu": 512, "cuda": 4096}  # in one pass, where every example brings its public ones
 ASSUMES = (
-    "batches drawn as the sampler says, floating-point noise as good as Gaussian, data set size and settings public; "
-    "the seed, which is published here so that runs can be repeated, secret and of no other run; "
+    "batches drawn as the sampler says, floating-point noise as good as Gaussian, data set size, number of classes and "
+    "settings public; the seed and the data's hash, which are published here so that runs can be repeated, secret, and "
+    "the seed that of no other run; "
     "the search for the settings, on held-out examples of the training set, is not counted"
 )
 BATCH_CLIPPING_ONLY = ("mini_set_size", "averaged_over", "fix_converged")
