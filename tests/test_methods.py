@@ -166,7 +166,8 @@ def test_the_claimed_epsilon_is_the_accountants_and_the_proven_one_an_upper_boun
 
 def test_what_a_proof_assumes_is_said():
     assumes = build(private()).privacy()["proven"]["assumes"]
-    assert "the seed, which is published here" in assumes
+    for assumed in ("number of classes", "the seed and the data's hash, which are published here"):
+        assert assumed in assumes
     assert "channels" not in assumes
     scaled = build(private(input_scale="standardised")).privacy()["proven"]["assumes"]
     assert "mean and standard deviation of the images' channels are public" in scaled
