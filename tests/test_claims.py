@@ -1,5 +1,7 @@
 """Every claim can hold, can fail, and is open while results are missing."""
 
+from dataclasses import replace
+
 import pytest
 
 from lib import claims, tables
@@ -87,7 +89,9 @@ def test_what_decides_a_verdict_is_told_and_what_is_missing_is_counted():
     assert str(judged) == "fails: a 1 (1); b 2 (1); d 4 (1); e 5 (1); 1 of 5 not stored yet"
     assert judged.in_short() == "b 2 (1); d 4 (1); and 1 more"
     assert verdict(parts[:1] + parts[2:3]).in_short() == "1 of 2 not stored yet"
-    assert str(verdict(parts[:1], beside=["x 9 (1)", "y –"])) == "holds: a 1 (1); beside: x 9 (1)"
+    beside = [(True, "x 9 (1)"), (None, "y –"), (False, "z 8 (1)")]
+    assert str(verdict(parts[:1], beside=beside)) == "holds: a 1 (1); beside: x 9 (1); beside: z 8 (1)"
+    assert verdict(parts[:1], beside=beside).in_short() == "a 1 (1); beside: z 8 (1)"
     assert str(verdict([(None, "x –"), (None, "y –")])) == "open: nothing stored yet"
     assert verdict([(None, "too early to tell: 12 (1)")]).evidence == "too early to tell: 12 (1)"
 
@@ -102,12 +106,14 @@ class TestAbove:
     @pytest.mark.parametrize(
         ("one", "other", "told"),
         [
-            (cell(95.0), cell(94.9), True),
-            (cell(95.0), cell(95.0), True),
-            (cell(94.8), cell(95.0), None),  # 2 × √2 × 0.1 = 0.28
+            (cell(95.3), cell(95.0), True),
+            (cell(95.2), cell(95.0), None),  # 2 × √2 × 0.1 = 0.28
+            (cell(94.8), cell(95.0), None),
             (cell(94.7), cell(95.0), False),
             (cell(90.0, None, 1), cell(95.0, None, 1), None),  # a single run is taken to be ± 2
+            (cell(95.0, None, 1), cell(90.0, None, 1), None),
             (cell(89.0, None, 1), cell(95.0, None, 1), False),
+            (cell(95.0, None, 1), cell(89.0, None, 1), True),
             (cell(0.0, n=0), cell(95.0), None),
             (cell(90.0, at_an_end=True), cell(95.0), None),  # another step might have reached more
             (cell(90.0), cell(95.0, at_an_end=True), False),
@@ -116,6 +122,10 @@ class TestAbove:
     )
     def test_what_it_says(self, one, other, told):
         assert claims.above(one, other)[0] is told
+
+    def test_a_single_run_is_said_to_have_been_given_a_spread(self):
+        assert claims.above(cell(94.8), cell(95.0))[1] == " (within two standard errors)"
+        assert claims.above(cell(94.8, None, 1), cell(95.0))[1].endswith("a single run's taken as 2 points)")
 
     def test_a_margin_is_asked_for_beside(self):
         assert claims.above(cell(95.0), cell(92.0), margin=2.0)[0] is True
@@ -126,6 +136,23 @@ class TestAbove:
         assert claims.reached(cell(94.0), "cpu")[0] is None
         assert claims.reached(cell(94.0), "cpu", tolerance=1.0)[0] is True
         assert claims.reached(cell(0.0, n=0), "paper")[0] is None
+
+
+@pytest.mark.parametrize("name", sorted({claim.table for claim in claims.every()}))
+def test_a_row_of_which_nothing_is_printed_breaks_no_claim(name, fill, monkeypatch):
+    """README's first recipe: a row more in a table."""
+    table = tables.load(name)
+    old = table.rows[0]
+    cell_of, tuning_of = table.cell, table.tuning
+    more = replace(
+        table,
+        rows=(*table.rows, "a new row"),
+        cell=lambda row, *args, **how: cell_of(old if row == "a new row" else row, *args, **how),
+        tuning=tuning_of and (lambda row, *args, **how: tuning_of(old if row == "a new row" else row, *args, **how)),
+    )
+    load = tables.load
+    monkeypatch.setattr(tables, "load", lambda asked: more if asked == name else load(asked))
+    assert {claim.judge("cpu", fill(table, lambda *_: None)).status for claim in claims.of(name)}
 
 
 def test_a_claim_quotes_or_asks():

@@ -24,11 +24,15 @@ Part = tuple[bool | None, str]  # whether it holds, and the evidence; None: not 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``status`` is "holds", "fails" or "open"; ``evidence`` says on which numbers, ``decisive`` on which above all."""
+    """``status`` is "holds", "fails" or "open"; ``evidence`` says on which numbers, ``decisive`` on which above all.
+
+    ``contrary``: numbers that decide nothing and say otherwise.
+    """
 
     status: str
     evidence: str
     decisive: tuple[str, ...] = ()
+    contrary: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.status}: {self.evidence}"
@@ -38,9 +42,11 @@ class Verdict:
         return "\n  ".join([self.status, *self.evidence.split("; ")])
 
     def in_short(self, most: int = 2) -> str:
-        """At most so many of the decisive numbers, and how many more there are."""
-        more = [f"and {len(self.decisive) - most} more"] if len(self.decisive) > most else []
-        return "; ".join([*self.decisive[:most], *more]) or self.evidence
+        """At most so many of the decisive numbers, and how many more there are; and as many of the contrary."""
+        told = []
+        for numbers in (self.decisive, self.contrary):
+            told += numbers[:most] + (f"and {len(numbers) - most} more",) * (len(numbers) > most)
+        return "; ".join(told) or self.evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +90,11 @@ def told(cell: dict) -> str:
     return report.ours(cell["mean"], cell["stderr"], cell["n"])
 
 
-def verdict(parts: Sequence[Part], *, beside: Sequence[str] = ()) -> Verdict:
+def verdict(parts: Sequence[Part], *, beside: Sequence[Part] = ()) -> Verdict:
     """Of all parts: one that fails decides, else one that is open.
 
-    Parts with a number that is not stored are counted, not told.  ``beside``: evidence that decides nothing.
+    Parts with a number that is not stored are counted, not told.  ``beside``: evidence that decides nothing; what of it
+    says otherwise is told in short, too.
     """
     oks = [ok for ok, _ in parts]
     status = "fails" if False in oks else "open" if None in oks else "holds"
@@ -95,29 +102,32 @@ def verdict(parts: Sequence[Part], *, beside: Sequence[str] = ()) -> Verdict:
     evidence = [text for _, text in known]
     if len(known) < len(parts):
         evidence.append(f"{len(parts) - len(known)} of {len(parts)} not stored yet" if known else "nothing stored yet")
-    others = [f"beside: {text}" for text in beside if MISSING not in text]
+    others = [(ok, f"beside: {text}") for ok, text in beside if MISSING not in text]
     deciding = {"fails": False, "open": None, "holds": True}[status]
     decisive = [text for ok, text in known if ok is deciding] + evidence[len(known) :] * (status == "open")
-    return Verdict(status, "; ".join([*evidence, *others]), tuple(decisive))
+    contrary = [text for ok, text in others if None not in (ok, deciding) and ok is not deciding]
+    return Verdict(status, "; ".join([*evidence, *(text for _, text in others)]), tuple(decisive), tuple(contrary))
 
 
 def above(one: dict, other: dict, margin: float = 0.0) -> tuple[bool | None, str]:
     """Whether cell ``one`` is at least ``margin`` points above ``other``; or None, and why it cannot be told, in words.
 
-    It is not told from a cell that is missing, from a difference the wrong way within two standard errors, nor where
-    the lower one's step size is at an end of its search.
+    It is not told from a cell that is missing, from a difference within two standard errors, either way, nor where the
+    lower one's step size is at an end of its search.
     """
     if not (one["n"] and other["n"]):
         return None, ""
     gap = one["mean"] - other["mean"] - margin
-    if gap < 0 and -gap <= 2 * math.hypot(_spread(one), _spread(other)):
-        return None, " (within two standard errors)"
+    if abs(gap) <= 2 * math.hypot(spread(one), spread(other)):
+        single = f", a single run's taken as {ONE_RUN:g} points" if 1 in (one["n"], other["n"]) else ""
+        return None, f" (within two standard errors{single})"
     if (other if gap >= 0 else one)["at_an_end"]:
         return None, " (the lower one's step size is at an end of its search)"
     return gap >= 0, ""
 
 
-def _spread(cell: dict) -> float:
+def spread(cell: dict) -> float:
+    """The standard error of a cell that has runs."""
     return cell["stderr"] if cell["n"] > 1 else ONE_RUN
 
 

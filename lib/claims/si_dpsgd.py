@@ -6,7 +6,7 @@ from math import hypot
 
 from lib import accounting, tables
 from lib import store as stored
-from lib.claims import MISSING, Claim, Verdict, cells, head, limited, no_worse, printed_reached, told, verdict
+from lib.claims import MISSING, Claim, Verdict, cells, head, limited, no_worse, printed_reached, spread, told, verdict
 from lib.store import Store
 from lib.tables import Column, Row
 
@@ -77,9 +77,9 @@ def _noisy_updates(tier: str, store: Store) -> Verdict:
     for column in tables.load("mnist_noisy_updates").columns[1:]:
         for row in normalised:
             lost = [_lost(found[name, 0.0], found[name, column]) for name in (row, plain)]
-            (less, spread), (more, other) = lost
+            (less, error), (more, other) = lost
             ok = None if less is None or more is None else less <= more
-            if ok is False and less - more <= 2 * hypot(spread, other):
+            if ok is not None and abs(less - more) <= 2 * hypot(error, other):
                 ok = None
             words = " and ".join(MISSING if loss is None else f"{loss:.2f}" for loss, _ in lost)
             parts.append((ok, f"σ = {column:g}: {row} and {plain} lose {words} points"))
@@ -90,7 +90,7 @@ def _lost(clean: dict, noisy: dict) -> tuple[float | None, float]:
     """What noise costs, in points, and its standard error."""
     if not (clean["n"] and noisy["n"]):
         return None, 0.0
-    return clean["mean"] - noisy["mean"], hypot(clean["stderr"] or 0.0, noisy["stderr"] or 0.0)
+    return clean["mean"] - noisy["mean"], hypot(spread(clean), spread(noisy))
 
 
 CLAIMS = (

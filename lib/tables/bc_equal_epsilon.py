@@ -15,9 +15,9 @@ BN, PLAIN = "BN-LeNet-5", "LeNet-5 without BN"
 IC, FGC, GROUPS = {"individual": True}, {"layerwise": False}, {"layers": "four_groups"}
 FACTORS = {"adaptive_clipping": "multiplication_factors"}
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
-    "IC": (PLAIN, IC | FGC),
-    "IC, ALC": (PLAIN, IC),
-    "IC, multiplication factors": (PLAIN, IC | FACTORS),
+    "IC without BN": (PLAIN, IC | FGC),
+    "IC without BN, ALC": (PLAIN, IC),
+    "IC without BN, multiplication factors": (PLAIN, IC | FACTORS),
     "BC": (BN, FGC),
     "BC, ALC": (BN, {}),
     "BC, ALC, four groups": (BN, GROUPS),
