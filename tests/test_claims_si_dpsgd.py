@@ -144,3 +144,20 @@ def test_one_cell_is_enough_to_make_a_claim_about_texts_fail(name, cell, value, 
     judged = OF_TEXTS[name].judge("paper", fill(TEXTS, curve, tier="paper", seeds=2))
     assert judged.status == "fails"
     assert f"{value:.2f}" in judged.evidence
+
+
+@pytest.mark.parametrize(
+    ("status", "changes"),
+    [
+        ("holds", {}),
+        ("open", {("LeNet-5, large batches", 0.5): None}),
+        ("open", {("LeNet-5, large batches", 0.5): [95.0]}),
+        ("fails", {("LeNet-5, large batches", 0.5): [96.0]}),
+    ],
+)
+def test_layer_norm_helps_where_batches_are_equal(status, changes, fill):
+    def curve(row, column, seed):
+        return changes.get((row, column), [95.0 if row.startswith("LN") else 94.0])
+
+    (claim,) = claims.of("mnist_dp_batches")
+    assert claim.judge("paper", fill(tables.load("mnist_dp_batches"), curve, tier="paper", seeds=2)).status == status
