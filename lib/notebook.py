@@ -82,8 +82,8 @@ class Notebook:
 def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | None) -> Table:
     """The table with other rows and columns, where some are asked for."""
     if rows is not None:
-        if not rows or not set(rows) <= set(table.rows):
-            raise ValueError(f"rows: expected None or some of {', '.join(table.rows)}; got {rows!r}")
+        if not rows or isinstance(rows, str) or not set(rows) <= set(table.rows):
+            raise ValueError(f"rows: expected None or a list of some of {', '.join(table.rows)}; got {rows!r}")
         table = replace(table, rows=tuple(rows))
     if columns is not None:
         numbers = all(column is None or type(column) in (int, float) for column in columns)

@@ -113,7 +113,8 @@ def test_every_field_counts_in_the_id():
         ({"momentum": 1.0}, "momentum: expected less than 1; got 1.0"),
         (
             {"sampler": "shuffled", "epsilon": 1.0},
-            "accountant: expected one of gdp for sampler 'shuffled' under 'add_or_remove_one'; got 'pld'",
+            "accountant: expected one of gdp for sampler 'shuffled' under 'add_or_remove_one'; got 'pld', "
+            "which covers poisson and with_replacement there",
         ),
         ({"lr": 0}, "lr: expected more than 0.0; got 0.0"),
         ({"lr": "0.1"}, "lr: expected float; got '0.1'"),

@@ -40,6 +40,10 @@ class TestEveryTable:
             assert len({run.id for run in runs}) == len(runs)
             assert all(run.validation_examples > 0 for run in runs)
 
+    def test_a_tier_that_there_is_not_is_refused_by_name(self, table):
+        with pytest.raises(ValueError, match="unknown tier 'gpu'; expected one of smoke, cpu, paper"):
+            table.cell(*table.cells[0], seed=0, tier="gpu", **point(table, *table.cells[0]))
+
     def test_only_the_smoke_tier_uses_its_data(self, table):
         data = {
             tier: {table.cell(*c, seed=0, tier=tier, **point(table, *c)).dataset for c in table.cells} for tier in TIERS

@@ -51,4 +51,7 @@ def check_match(accountant: str, sampler: str, neighbouring_relation: str) -> No
     if accountant not in able:
         expected = f"one of {', '.join(able)}" if able else "none, as no accountant here covers it,"
         where = f"for sampler {sampler!r} under {neighbouring_relation!r}"
-        raise ValueError(f"accountant: expected {expected} {where}; got {accountant!r}")
+        matches = load(accountant).MATCHES
+        covered = [name for name in SAMPLERS if (name, neighbouring_relation) in matches]
+        that = f", which covers {' and '.join(covered)} there" if covered else ""
+        raise ValueError(f"accountant: expected {expected} {where}; got {accountant!r}{that}")

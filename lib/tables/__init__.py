@@ -10,7 +10,7 @@ A table file defines ``TABLE``, a :class:`Table`: its rows and columns, the numb
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from itertools import product
 from typing import Any
 
@@ -106,7 +106,7 @@ class Table:
         """A reader asks for the same runs over and over: each is put together once."""
         for name in ("cell", "tuning"):
             if (make := getattr(self, name)) is not None:
-                object.__setattr__(self, name, cache(make))
+                object.__setattr__(self, name, cache(_of_a_tier(make)))
 
     def points(self, row: Row, column: Column, tier: str) -> list[dict[str, Any]]:
         """The candidates among which a cell is tuned; none for an untuned one.
@@ -122,6 +122,14 @@ class Table:
     def cells(self) -> list[tuple[Row, Column]]:
         """All (row, column) that are run, row by row."""
         return list(product([row for row in self.rows if row not in self.not_run], self.columns))
+
+
+def _of_a_tier(make: Callable[..., Run]) -> Callable[..., Run]:
+    @wraps(make)
+    def checked(row: Row, column: Column, *, tier: str, **settings: Any) -> Run:
+        return make(row, column, tier=check_tier(tier), **settings)
+
+    return checked
 
 
 def load(name: str) -> Table:
