@@ -26,6 +26,16 @@ def test_one_column_has_a_bar_for_each_row_that_is_run_and_a_cross_for_each_prin
     assert figures.at_column(TABLE, "cpu", store, column=None).axes[0].get_title() == "ε = ∞"
 
 
+def test_what_has_a_single_run_is_hollow_and_the_legend_says_so(fill):
+    store = fill(TABLE, lambda row, column, seed: [95.0] if seed == 0 or column == 0.1 else None, seeds=2)
+    axes = figures.against_column(TABLE, "cpu", store).axes[0]
+    (hollow,) = (line for line in axes.lines if line.get_label() == "a single run")
+    assert len(hollow.get_xdata()) == len(TABLE.columns) - 1
+    store = fill(TABLE, lambda row, column, seed: [95.0], seeds=2)
+    legend = figures.against_column(TABLE, "cpu", store).axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["printed", "ours ± s.e."]
+
+
 def test_epsilon_against_epochs_is_the_accountants():
     frame = accountants.against_epochs(
         noise_multiplier=4.0, sampling_prob=0.01, epochs=[1, 100], delta=1e-5, accountants=["moments", "rdp"]
@@ -36,6 +46,14 @@ def test_epsilon_against_epochs_is_the_accountants():
     )
     lines = accountants.drawn(frame.assign(rdp=math.inf), title="title").axes[0].lines
     assert [math.isnan(line.get_ydata()[0]) for line in lines] == [False, True]
+
+
+@pytest.mark.parametrize("epochs", [5, [], [0], ["5"]])
+def test_epochs_that_are_no_list_of_positive_numbers_are_refused(epochs):
+    with pytest.raises(ValueError, match="epochs: expected a list of positive numbers; got"):
+        accountants.against_epochs(
+            noise_multiplier=4.0, sampling_prob=0.01, epochs=epochs, delta=1e-5, accountants=["rdp"]
+        )
 
 
 def test_an_accountant_that_does_not_cover_the_sampling_has_no_number():

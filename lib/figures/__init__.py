@@ -33,9 +33,9 @@ def against_column(table: Table, tier: str, store: Store) -> Figure:
             spread = of_row["stderr"].astype(float)
             axes.errorbar(at, of_row["mean"].astype(float), spread.fillna(0.0), marker="o", label="ours ± s.e.")
             single = [(i, cell.mean) for i, cell in zip(at, of_row.itertuples(), strict=True) if cell.n == 1]
-            axes.plot(
-                *zip(*single, strict=True) if single else ((), ()), "o", color="C0", markerfacecolor="white", zorder=5
-            )
+            if single:
+                hollow = {"color": "C0", "markerfacecolor": "white", "zorder": 5}
+                axes.plot(*zip(*single, strict=True), "o", label="a single run", **hollow)
         if printed:
             axes.plot([places[column] for column in printed], [c.mean for c in printed.values()], "kx", label="printed")
         for column, number in printed.items():

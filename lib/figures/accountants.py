@@ -19,8 +19,10 @@ def against_epochs(
 ) -> pd.DataFrame:
     """One line for each number of epochs, one column of ε for each of ``accountants``; Poisson sampling.
 
-    One epoch is 1/q steps.
+    One epoch is 1/q steps.  Raises ``ValueError`` for ``epochs`` that are not a list of positive numbers.
     """
+    if not isinstance(epochs, Sequence) or not epochs or not all(type(e) in (int, float) and e > 0 for e in epochs):
+        raise ValueError(f"epochs: expected a list of positive numbers; got {epochs!r}")
     setting = {"noise_multiplier": noise_multiplier, "sampling_prob": sampling_prob, "delta": delta}
     steps = {epoch: max(1, round(epoch / sampling_prob)) for epoch in epochs}
     return pd.DataFrame(
