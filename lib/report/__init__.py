@@ -4,6 +4,8 @@ Everything here reads the store and trains nothing.  Ours is mean ± standard er
 paper prints.
 """
 
+from typing import Any
+
 import pandas as pd
 
 from lib.report import privacy_words
@@ -37,7 +39,7 @@ SYMBOLS = {
 
 
 def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
-    """The table as text: for every row ours, printed, step size and epochs of ours; then privacy and the command.
+    """The table as text: for every row ours, printed, our step size, batch size, epochs; then privacy and command.
 
     Where cells differ in their privacy, there is a second table, of claimed / proven / audited ε.
 
@@ -55,9 +57,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             lines[row, "printed"] = ["–" if cell is None else cell.text for cell in printed]
         if row not in table.not_run:
             epsilons[row] = [cell.privacy.split(" (")[0] or "–" for cell in of_row.itertuples()]
-            lines[row, "lr, epochs"] = [
-                "–" if pd.isna(c.lr) else f"{c.lr:g}{'*' * c.at_an_end}, {c.epochs:.0f}" for c in of_row.itertuples()
-            ]
+            lines[row, "lr, batch, epochs"] = [_settings(cell) for cell in of_row.itertuples()]
     frame = pd.DataFrame(lines.values(), index=pd.MultiIndex.from_tuples(lines), columns=heads(table))
     return "\n".join(
         [
@@ -74,6 +74,13 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             f"command: {command(table, tier, store)}",
         ]
     )
+
+
+def _settings(cell: Any) -> str:
+    """Step size, with a star at an end of its search, batch size and epochs of a line of :func:`summary`."""
+    if not cell.n:
+        return "–"
+    return f"{cell.lr:g}{'*' * cell.at_an_end}, {cell.batch_size:.0f}, {cell.epochs:.0f}"
 
 
 def _framed(lines: dict[str, list[str]], table: Table) -> str:

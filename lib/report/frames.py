@@ -52,7 +52,7 @@ def results(table: Table, tier: str, store: Store) -> pd.DataFrame:
 
 def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """One line per cell of ``table``: n, mean and standard error of ours, step size and whether it is at
-    an end of its search, epochs, and what is printed."""
+    an end of its search, batch size, epochs, and what is printed."""
     lines = []
     for row, column in table.cells:
         of_cell = list(records(table, row, column, tier, store))
@@ -66,6 +66,7 @@ def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
                 "stderr": float(sem(values)) if len(values) > 1 else None,
                 "lr": of_cell[0]["run"]["lr"] if of_cell else None,
                 "at_an_end": bool(of_cell) and tuning.at_an_end(table, row, column, tier, store),
+                "batch_size": of_cell[0]["run"]["batch_size"] if of_cell else None,
                 "epochs": of_cell[0]["run"]["epochs"] if of_cell else None,
                 "printed": table.printed.get((row, column)),
                 "privacy": privacy_words.of_cell(of_cell),
