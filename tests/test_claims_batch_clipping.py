@@ -47,6 +47,17 @@ def test_a_claim_is_open_fails_and_holds(name, status, fill):
     assert ("90.00 ± 0.00 (2)" in verdict.evidence) == (status == "fails")
 
 
+@pytest.mark.parametrize(("gain", "apart", "status"), [(5.0, 0.5, "holds"), (6.6, 4.0, "open"), (20.0, 4.0, "fails")])
+def test_about_five_points_is_told_where_the_spread_allows(gain, apart, status, fill):
+    def curve(row, column, seed):
+        return [50.0 + gain * (row == "convnet") + apart * seed]
+
+    store = fill(tables.load("bc_batch_norm"), curve, tier="paper", seeds=2)
+    verdict = BY_NAME["Batch norm gives about 5 points under batch clipping"].judge("paper", store)
+    assert verdict.status == status
+    assert ("(to within 5.7 points)" in verdict.evidence) == (status == "open")
+
+
 def test_runs_that_are_too_short_to_learn_anything_do_not_tell_who_converges(fill):
     store = fill(tables.load("bc_ic_vs_bc"), lambda row, column, seed: [15.0 if "BC" in row else 11.0])
     verdict = BY_NAME["Batch clipping converges, individual clipping does not"].judge("cpu", store)
