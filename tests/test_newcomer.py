@@ -24,6 +24,20 @@ def test_a_method_is_one_file(tmp_path):
     assert float(said[-1]) > 50
 
 
+def test_a_table_is_one_file(tmp_path):
+    shutil.copytree(ROOT / "lib", tmp_path / "lib", ignore=shutil.ignore_patterns("__pycache__"))
+    ((name, code),) = re.findall(r"say `(lib/tables/\w+\.py)`:\n\n```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / name).write_text(code)
+    how = f"tier='smoke', root={str(tmp_path / 'out')!r}, seeds=1, backend='sequential', progress=False"
+    opening = f"from lib import report, store, sweep, tables; table = tables.load({Path(name).stem!r})"
+    shown = f"report.text(table, 'smoke', store.Store({str(tmp_path / 'out')!r}))"
+    status, said = command(sys.executable, "-c", f"{opening}; sweep.run(table, {how}); print({shown})", cwd=tmp_path)
+    assert status == 0, said
+    ours = [line.split()[2::2] for line in said if re.match(r"(relu|tanh) +ours ", line)]
+    assert len(ours) == 2, said
+    assert all(float(number) > 50 for line in ours for number in line)
+
+
 @pytest.mark.slow
 def test_another_sigma_is_one_command(tmp_path):
     (line,) = re.findall(r"^(papermill .*\\\n.*?)   # another σ", README, re.MULTILINE)

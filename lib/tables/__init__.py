@@ -93,8 +93,8 @@ class Table:
     rows: tuple[Row, ...]
     column: str
     columns: tuple[Column, ...]
-    printed: Mapping[tuple[Row, Column], Printed]
     cell: Callable[..., Run]
+    printed: Mapping[tuple[Row, Column], Printed] = field(default_factory=dict)
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     tuning: Callable[..., Run] | None = None
     tuned: Callable[[Row, Column], bool] = lambda row, column: True

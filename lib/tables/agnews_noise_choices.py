@@ -28,7 +28,6 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="weight_noise_std",
     columns=(1.0, 2.0),
-    printed={},
     cell=_CELLS.cell,
     grid=agnews_noise.TABLE.grid,
     tuning=_CELLS.tuning,

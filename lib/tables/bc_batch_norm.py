@@ -32,6 +32,5 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="batch_size",
     columns=_bc.BATCH_SIZES[:1],
-    printed={},
     cell=cell,
 )

@@ -59,7 +59,6 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="epsilon",
     columns=(2.0, 8.0),
-    printed={},
     cell=cell,
     grid={"lr": (0.5, 2.0, 8.0)},
     tuning=tuning,

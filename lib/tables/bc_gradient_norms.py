@@ -20,6 +20,5 @@ TABLE = Table(
     rows=bc_sgd.TABLE.rows,
     column="batch_size",
     columns=_bc.BATCH_SIZES[:1],
-    printed={},
     cell=cell,
 )

@@ -37,7 +37,6 @@ TABLE = Table(
     rows=(ONE_LR, SEARCHED_LR),
     column="weight_noise_std",
     columns=COLUMNS,
-    printed={},
     cell=cell,
     grid=cifar10_noise.TABLE.grid,
     tuning=tuning,

@@ -47,7 +47,6 @@ TABLE = Table(
     rows=(ONE_LR, SEARCHED_LR),
     column="weight_noise_std",
     columns=COLUMNS,
-    printed={},
     cell=cell,
     grid={"lr": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)},
     tuning=tuning,

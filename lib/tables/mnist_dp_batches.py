@@ -44,7 +44,6 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="epsilon",
     columns=(3.0, 1.0, 0.5),
-    printed={},
     cell=cell,
     grid=mnist_si_dpsgd.TABLE.grid,
     tuning=tuning,

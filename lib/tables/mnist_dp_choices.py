@@ -39,7 +39,6 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="epsilon",
     columns=(1.0,),
-    printed={},
     cell=cell,
     grid=mnist_si_dpsgd.TABLE.grid,
     tuning=tuning,

@@ -32,7 +32,6 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="weight_noise_std",
     columns=(0.1, 1.0),
-    printed={},
     cell=_CELLS.cell,
     grid=mnist_noise.TABLE.grid,
     tuning=_CELLS.tuning,

@@ -64,7 +64,6 @@ TABLE = Table(
     rows=tuple(NORMS),
     column="gradient_noise_std",
     columns=COLUMNS,
-    printed={},
     cell=cell,
     grid={"lr": (0.01, 0.03, 0.1, 0.3, 1.0)},
     tuning=tuning,

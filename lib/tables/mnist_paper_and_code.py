@@ -66,6 +66,5 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="lr",
     columns=(0.1,),
-    printed={},
     cell=cell,
 )

@@ -32,6 +32,5 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="public_examples",
     columns=(2, 8, 30),
-    printed={},
     cell=cell,
 )

@@ -74,7 +74,6 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="epsilon",
     columns=COLUMNS,
-    printed={},
     cell=cell,
     grid={"lr": (0.0625, 0.25, 1.0, 4.0)},
     tuning=tuning,
