@@ -9,7 +9,15 @@ import nbformat
 import pytest
 from test_mistakes import ROOT, command
 
+from lib import registry, tables
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", registry.names("tables"))
+def test_every_exhibit_stands_beside_its_notebook(name):
+    (line,) = (line for line in README.splitlines() if f"(notebooks/{tables.load(name).notebook}.ipynb) |" in line)
+    assert f"`{name}`" in line
 
 
 def test_a_method_is_one_file(tmp_path):
