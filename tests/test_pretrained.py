@@ -62,6 +62,16 @@ def test_it_is_done_once_and_its_features_are_those_of_the_convolutions(folder):
     torch.testing.assert_close(pretrained.features(RUN, images[:7]), found.test_inputs[:7], rtol=2e-3, atol=2e-3)
 
 
+def test_linear_layers_may_stand_on_the_features_of_another_norm(folder):
+    train(RUN)
+    kept = files(folder)
+    other = replace(RUN, norm="none", pretraining_norm=RUN.norm)
+    record = train(other)
+    assert files(folder) == kept
+    assert record["env"]["data"] == train(RUN)["env"]["data"]
+    assert other.pretraining == RUN.pretraining != replace(RUN, norm="none").pretraining
+
+
 def test_only_the_linear_layers_are_trained_and_the_record_says_what_is_public(folder):
     train(RUN)
     training = Training(RUN, CPU)

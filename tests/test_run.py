@@ -92,6 +92,7 @@ def test_every_field_counts_in_the_id():
     of_statistics += [noised, noised | {"statistics_share": 0.2}, noised | {"statistics_clip_norm": 2.0}]
     pretrained = {"pretrained_on": "cifar100", "pretraining_epochs": 1}
     of_statistics += [pretrained, pretrained | {"pretraining_epochs": 2}, pretrained | {"pretrained_on": "mnist"}]
+    of_statistics += [pretrained | {"pretraining_norm": "layer"}]
     ids |= {make_run(**settings).id for settings in of_statistics}
     assert len(ids | {make_run().id}) == len(changes) + 3 + len(of_statistics)
     tried = set(changes).union(*of_statistics, {"epsilon", "gradient_norm_examples"})
@@ -135,6 +136,7 @@ def test_every_field_counts_in_the_id():
             "pretraining_epochs: expected at least 1 for pretrained_on 'cifar100'; got 0",
         ),
         ({"pretraining_epochs": 3}, "pretraining_epochs: expected 0 for pretrained_on ''; got 3"),
+        ({"pretraining_norm": "batch"}, "pretraining_norm: expected '' for pretrained_on ''; got 'batch'"),
         ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
     ],
 )
@@ -164,6 +166,9 @@ def test_a_pretraining_is_a_run_of_its_own_that_seeds_and_private_settings_share
     assert make_run(**taken, **public, pretraining_epochs=5, seed=3).pretraining == pretraining
     layer = make_run(pretrained_on="cifar100", pretraining_epochs=5, norm="layer").pretraining
     assert (layer.norm, layer.test_statistics) == ("layer", "batch")
+    assert make_run(**taken, pretrained_on="cifar100", pretraining_norm="batch", pretraining_epochs=5).pretraining == (
+        pretraining
+    )
 
 
 def test_a_run_survives_its_dictionary():

@@ -119,6 +119,13 @@ CLAIMS = (
         ),
     ),
     Claim(
+        name="CIFAR-10: batch norm helps DPSGD most on the same features",
+        asks="whether it is batch norm that helps in private training, and not the public network that had it",
+        source="after v2 Table 6",
+        table=PUBLIC,
+        judge=partial(no_worse, PUBLIC, [(cifar10_dpsgd_bn.BN, other) for other in cifar10_dpsgd_bn.SAME_FEATURES]),
+    ),
+    Claim(
         name="CIFAR-10: so does batch norm that is private",
         asks="whether batch norm over each example and the public images helps more than layer norm",
         source="v2 Table 6, made private",

@@ -90,6 +90,7 @@ class Run:
     pretrained_on           a public data set.  The model's convolutions are those of :attr:`Run.pretraining` and fixed;
                             its linear layers are trained, on their outputs for the images as they are tested
     pretraining_epochs      epochs of that
+    pretraining_norm        its norm; '': this run's
     ======================  ============================================================================================
 
     Raises ``ValueError`` or ``TypeError`` naming the field, what was expected and what came.
@@ -149,6 +150,7 @@ class Run:
     last_norm: str = "as_designed"
     pretrained_on: str = ""
     pretraining_epochs: int = 0
+    pretraining_norm: str = ""
     vocabulary: str = "public"
 
     def __post_init__(self) -> None:
@@ -190,16 +192,18 @@ class Run:
         """The run whose convolutions this one takes over, None if it takes none.
 
         Ordinary training on ``pretrained_on`` under seed 0, with Adam, a step size that falls from .001 to 0 and
-        batches of 128; model, activation, augmentation and scale are this run's, and so is the norm, but that batch
-        norm which is made for private examples is ordinary there, tested on running averages: all of it is public.
+        batches of 128; model, activation, augmentation and scale are this run's, and so is the norm where
+        ``pretraining_norm`` names no other, but that batch norm which is made for private examples is ordinary there,
+        tested on running averages: all of it is public.
         """
         if not self.pretrained_on:
             return None
-        special = self.norm.startswith(("public_batch", "noised_batch", "batch"))
+        norm = self.pretraining_norm or self.norm
+        special = norm.startswith(("public_batch", "noised_batch", "batch"))
         return type(self)(
             dataset=self.pretrained_on,
             model=self.model,
-            norm="batch" if special else self.norm,
+            norm="batch" if special else norm,
             last_norm=self.last_norm,
             test_statistics="running" if special else "batch",
             activation=self.activation,

@@ -30,6 +30,7 @@ CHOICES = {
     "input_scale": ("unit", "standardised"),
     "statistics": ("public", "per_example", "mixed"),
     "statistics_gradient": ("off", "on"),
+    "pretraining_norm": ("", "none", "batch", "layer", "layer_without_affine", "instance", "group_without_affine"),
     "vocabulary": ("public", "private"),
     "last_norm": ("as_designed", "removed", "added"),
 }
@@ -116,3 +117,5 @@ def check_pretraining(run: Any) -> None:
             f"pretraining_epochs: expected {expected} for pretrained_on {run.pretrained_on!r}; "
             f"got {run.pretraining_epochs}"
         )
+    if run.pretraining_norm and not run.pretrained_on:
+        raise ValueError(f"pretraining_norm: expected '' for pretrained_on ''; got {run.pretraining_norm!r}")
