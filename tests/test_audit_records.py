@@ -137,7 +137,7 @@ def test_a_record_is_proven_without_the_features_it_was_trained_on(tmp_path, mon
     """They are made again only if a run that builds on them is trained, which may be on another machine."""
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "here"))
     pretrained = {"pretrained_on": "stripes_rgb", "pretraining_epochs": 1, "dataset": "digits_rgb"}
-    pretrained |= {"model": "tf_tutorial", "augmentation": "crop_24_and_flip"}
+    pretrained |= {"model": "tf_tutorial", "augmentation": "crop_24_and_flip", "pretraining_norm": "batch"}
     public = {"norm": "public_batch_without_affine", "public_dataset": "stripes_rgb", "public_examples": 4}
     run = make_run(**(RUNS["dpsgd, noise from ε"] | pretrained | public), statistics="per_example", epochs=1)
     record = train(run)

@@ -65,7 +65,7 @@ def _data(run: Run, device: torch.device) -> tuple[Dataset, Public | None]:
     """The run's; of pretrained features, which may not be here, the images that they were made from: as many."""
     if not run.pretrained_on:
         return dataset_of(run, device)
-    images, public = dataset_of(replace(run, pretrained_on="", pretraining_epochs=0), device)
+    images, public = dataset_of(replace(run, pretrained_on="", pretraining_epochs=0, pretraining_norm=""), device)
     return replace(images, pretrained_on=run.pretrained_on), public
 
 
