@@ -26,29 +26,32 @@ PLAIN = "DPSGD (TF-tutorial) [1]"
 PUBLIC_EXAMPLES = {"smoke": 4, "cpu": 8, "paper": 30}
 CLIP_NORM = {"dpsgd": 0.5, "si_dpsgd": 2.5}
 SEARCHED_AT = {8.0: 1.0, 4.0: 1.0, 2.0: 1.0, 0.5: 1.0, 0.05: 0.1}
-# Epochs without ε, and with it, by what an epoch costs: the deep networks' is dear with public images.
+# Epochs without ε, with it, and of its search, by what an epoch costs: the deep networks' is dear with public images.
 EPOCHS = {
-    "shallow": {"smoke": (1, 1), "cpu": (10, 20), "paper": (100, 40)},
-    "deep": {"smoke": (1, 1), "cpu": (4, 1), "paper": (60, 40)},
-    "group": {"smoke": (1, 1), "cpu": (4, 4), "paper": (60, 40)},
+    "shallow": {"smoke": (1, 1, 1), "cpu": (10, 20, 1), "paper": (100, 40, 5)},
+    "plain": {"smoke": (1, 1, 1), "cpu": (10, 20, 4), "paper": (100, 40, 5)},
+    "deep": {"smoke": (1, 1, 1), "cpu": (4, 1, 1), "paper": (60, 40, 5)},
+    "group": {"smoke": (1, 1, 1), "cpu": (4, 4, 1), "paper": (60, 40, 5)},
 }
-SEARCH_EPOCHS = {"smoke": 1, "cpu": 1, "paper": 5}
+LARGE_BATCHES = cifar10_dpsgd_bn.BATCH_SIZES
 BATCH_SIZES = {"smoke": (128,) * 5, "cpu": (128, 128, 256, 256, 512), "paper": (128, 256, 512, 1024, 2048)}
 SHARED_BY = {"smoke": 16, "cpu": 32, "paper": 16}  # private images that share statistics; v1's code has batches of 16
 VALIDATION = cifar10_dpsgd_bn.VALIDATION
 
 
 class Row(NamedTuple):
-    """Its method, model and norm under clipping; ``batch``: v1's batch norm with public images."""
+    """Its method, model, norm (``batch``: v1's batch norm with public images) and activation under clipping."""
 
     method: str
     model: str
     norm: str = "batch"
     length: str = "deep"
+    activation: str = "relu"
 
 
 ROWS = {
     "SI-DPSGD (TF-tutorial)": Row("si_dpsgd", "tf_tutorial", norm="none", length="shallow"),
+    "DPSGD (TF-tutorial), from scratch": Row("dpsgd", "tf_tutorial", norm="none", length="plain", activation="tanh"),
     "SI-DPSGD (ResNet-18)": Row("si_dpsgd", "resnet18"),
     "SI-DPSGD (VGG-16)": Row("si_dpsgd", "vgg16"),
     "SI-DPSGD (Fast-CIFAR-ResNet)": Row("si_dpsgd", "fast_cifar"),
@@ -83,18 +86,19 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
         return cifar10_dpsgd_bn.tuning(cifar10_dpsgd_bn.PLAIN, column, tier=tier, lr=lr)
     column = 1.0 if tier == "smoke" else SEARCHED_AT.get(column, column)
     examples = VALIDATION[tier]
-    return _run(row, column, tier, epochs=SEARCH_EPOCHS[tier], lr=lr, validation_examples=examples)
+    return _run(row, column, tier, epochs=EPOCHS[ROWS[row].length][tier][2], lr=lr, validation_examples=examples)
 
 
 def _run(row: str, epsilon: float | None, tier: str, **settings: Any) -> Run:
-    method, model, norm, _ = ROWS[row]
+    method, model, norm, length, activation = ROWS[row]
+    sizes = LARGE_BATCHES if length == "plain" else BATCH_SIZES
     settings |= _cifar.network(model, tier) | {"norm": norm, "dataset": _cifar.DATASET[tier]}
-    settings |= {"batch_size": BATCH_SIZES[tier][regime(epsilon)]}
+    settings |= {"batch_size": sizes[tier][regime(epsilon)]}
     if epsilon is None:
         running = {"test_statistics": "running"} if norm == "batch" else {}
         return Run(lr_schedule="linear", **settings, **running)
     settings |= {"method": method, "sampler": "poisson", "optimizer": "sgd", "epsilon": epsilon}
-    private = METHODS[method] | {"clip_norm": CLIP_NORM[method]}
+    private = METHODS[method] | {"clip_norm": CLIP_NORM[method], "activation": activation}
     if norm != "batch":
         return Run(**settings, **private)
     through = "on" if tier == "paper" else "off"

@@ -1,8 +1,8 @@
 """Ours: layer norm and batch size apart, in v1 Table 4's DPSGD on LeNet-5.
 
-There LN-LeNet-5 has large batches at every ε, and the plain network those of its regime, so not all of the distance
-between the two rows is layer norm's.  Here both networks have both: large batches, and those that the plain network has
-there at ε = 1, with the epochs of ε ≥ 1 in every column.
+There LN-LeNet-5 has large batches at every ε, and the plain network smaller ones down to ε = .5, so not all of the
+distance between the two rows is layer norm's.  Here both networks have both: large batches, and those that the plain
+network has there at ε = 1 and .5, with the epochs of ε ≥ 1 in every column.
 """
 
 from dataclasses import replace
