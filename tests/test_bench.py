@@ -1,6 +1,7 @@
 """The bench compares like with like; how fast anything is, is not a test's business."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -125,15 +126,35 @@ def test_runs_together_end_where_they_do_one_after_another(kind, monkeypatch):
     original, made = models.build, []
     monkeypatch.setattr(models, "build", lambda name: made.append(original(name)) or made[-1])
     for together in (False, True):
-        runs_together.step(kind, torch.device("cpu"), seeds=1, together=together)()
+        runs_together.step(kind, torch.device("cpu"), seeds=range(1), together=together)()
     assert len(made) == 10
     for alone, other in zip(made[:5], made[5:], strict=True):
         for p, q in zip(alone.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(q, p, rtol=1e-3, atol=1e-4)
 
 
+def test_every_seed_is_one_workers(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    asked = []
+
+    class Pool:
+        def __init__(self, *of_one, **how): ...
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error): ...
+        def submit(self, call, kind, seeds):
+            asked.append((kind, list(seeds)))
+            return SimpleNamespace(result=lambda: None)
+
+    monkeypatch.setattr(runs_together, "ProcessPoolExecutor", Pool)
+    with runs_together.workers(5) as by_workers:
+        by_workers("by DPSGD")()
+    assert asked == [("by DPSGD", [0, 2, 4]), ("by DPSGD", [1, 3])]
+
+
 def test_runs_together_are_measured_against_runs_one_after_another(monkeypatch):
     monkeypatch.setattr(runs_together, "BATCH", 2)
     found = runs_together.measure(torch.device("cpu"), rounds=1, seeds=1)
     assert list(found) == ["5 × LeNet-5 with noisy weights", "5 × LeNet-5 by DPSGD"]
-    assert all(list(variants) == ["one after another", "together"] for variants in found.values())
+    assert all(list(variants) == ["one after another", "together", "by workers"] for variants in found.values())

@@ -1,7 +1,15 @@
 """Many runs of LeNet-5 at once against one after another: 10 seeds × 5 σ of v2 Table 2, and as many of DPSGD.
 
-A step here is a step of all of them, gradient and update, each with its own parameters, noise and batch.
+A step here is a step of all of them, gradient and update, each with its own parameters, noise and batch.  On a CPU the
+third way is that of a sweep: a worker, with one thread, for every core.
 """
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cache, partial
+from multiprocessing import get_context
 
 import torch
 
@@ -20,10 +28,10 @@ KINDS = {  # how the runs are trained → the runs, for every σ or noise multip
 }
 
 
-def step(kind: str, device: torch.device, *, seeds: int, together: bool) -> Step:
+def step(kind: str, device: torch.device, *, seeds: range, together: bool) -> Step:
     """A step of every run."""
     settings = {"dataset": "mnist", "model": "lenet5", "lr": 1e-3, "epochs": 1, "batch_size": BATCH}
-    runs = [Run(seed=seed, **settings, **KINDS[kind](std)) for seed in range(seeds) for std in NOISE]
+    runs = [Run(seed=seed, **settings, **KINDS[kind](std)) for seed in seeds for std in NOISE]
     networks, of_each, optimizers, batches = [], [], [], []
     for run in runs:
         torch.manual_seed(seed_for(run.seed, "init"))
@@ -45,15 +53,43 @@ def step(kind: str, device: torch.device, *, seeds: int, together: bool) -> Step
     return once
 
 
+@contextmanager
+def workers(seeds: int) -> Iterator[Callable[[str], Step]]:
+    """What makes, of a kind, the same step, by a process for every core, each with its share of the seeds."""
+    cores = min(seeds, os.cpu_count() or 1)
+    shares = [range(first, seeds, cores) for first in range(cores)]
+    with ExitStack() as stack:
+        pools = [stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn"))) for _ in shares]
+
+        def once(kind: str) -> None:
+            for done in [pool.submit(_share, kind, share) for pool, share in zip(pools, shares, strict=True)]:
+                done.result()
+
+        yield lambda kind: partial(once, kind)
+
+
+def _share(kind: str, seeds: range) -> None:
+    _step_of_worker(kind, seeds)()
+
+
+@cache
+def _step_of_worker(kind: str, seeds: range) -> Step:
+    torch.set_num_threads(1)
+    return step(kind, torch.device("cpu"), seeds=seeds, together=False)
+
+
 def measure(device: torch.device, *, rounds: int = ROUNDS, seeds: int = SEEDS) -> dict[str, dict[str, Numbers]]:
-    """{kind: {"one after another" | "together": numbers}}."""
+    """{kind: {"one after another" | "together" | "by workers": numbers}}; the last on a CPU alone."""
     results = {}
-    for kind in KINDS:
-        steps = {
-            "one after another": step(kind, device, seeds=seeds, together=False),
-            "together": step(kind, device, seeds=seeds, together=True),
-        }
-        found = ratios(steps, rounds=rounds)
-        name = f"{seeds * len(NOISE)} × LeNet-5 {kind}"
-        results[name] = {variant: numbers | {"batch_size": BATCH} for variant, numbers in found.items()}
+    with workers(seeds) if device.type == "cpu" else nullcontext() as by_workers:
+        for kind in KINDS:
+            steps = {
+                "one after another": step(kind, device, seeds=range(seeds), together=False),
+                "together": step(kind, device, seeds=range(seeds), together=True),
+            }
+            if by_workers is not None:
+                steps["by workers"] = by_workers(kind)
+            found = ratios(steps, rounds=rounds)
+            name = f"{seeds * len(NOISE)} × LeNet-5 {kind}"
+            results[name] = {variant: numbers | {"batch_size": BATCH} for variant, numbers in found.items()}
     return results
