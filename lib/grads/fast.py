@@ -62,8 +62,9 @@ def clipped_sum(
     norms = groups.norms(squares)
     finite = norms.isfinite().all(dim=1)
     if not finite.all():  # 0 × NaN is NaN, so weights cannot take such an example out of a sum
-        total, _ = clipped_sum(model, loss, x[finite], y[finite], groups) if finite.any() else ({}, None)
-        return total, norms
+        if finite.any():
+            return clipped_sum(model, loss, x[finite], y[finite], groups)[0], norms
+        return {name: torch.zeros_like(model.get_parameter(name)) for name in contractions}, norms
     factors = groups.factors(norms)
     return {name: c.weighted_sum(factors[:, groups.of[name]]) for name, c in contractions.items()}, norms
 
