@@ -13,12 +13,14 @@ import ast
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import get_type_hints
 
 import nbformat
 from nbclient import NotebookClient
 
 from lib import tables, tuning
 from lib.plan import Plan
+from lib.run import Run
 from lib.store import Store, folder
 from lib.tables import Column, Table
 
@@ -27,7 +29,7 @@ PARAMETERS = (
     *("run_missing", "minutes", "backend", "n_jobs", "precision"),
 )
 
-
+FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 WIDGET = "application/vnd.jupyter.widget-view+json"  # the type of an output that shows a widget
 
 
@@ -86,12 +88,19 @@ def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | N
             raise ValueError(f"rows: expected None or a list of some of {', '.join(table.rows)}; got {rows!r}")
         table = replace(table, rows=tuple(rows))
     if columns is not None:
-        numbers = all(column is None or type(column) in (int, float) for column in columns)
-        if not columns or not numbers or (None in columns and None not in table.columns):
-            of_table = ", ".join(map(str, table.columns))
-            raise ValueError(f"columns: expected None or numbers, as the table's {of_table}; got {columns!r}")
-        table = replace(table, columns=tuple(column if column is None else float(column) for column in columns))
+        kind = int if get_type_hints(Run)[table.column] is int else float  # papermill may hand over 64.0 for 64
+        if not columns or not all(_fits(column, kind, table) for column in columns):
+            expected = f"None or {'whole ' * (kind is int)}numbers, as the table's {', '.join(map(str, table.columns))}"
+            raise ValueError(f"columns: expected {expected}; got {columns!r}")
+        table = replace(table, columns=tuple(column if column is None else kind(column) for column in columns))
     return table
+
+
+def _fits(column: object, kind: type, table: Table) -> bool:
+    """Whether ``column`` can be one of the table's: a number, whole for ``kind`` int, or None where the table has it."""
+    if column is None:
+        return None in table.columns
+    return type(column) in (int, float) and (kind is float or float(column).is_integer())
 
 
 def check_parameters(history: Sequence[str], names: Sequence[str]) -> None:
@@ -106,6 +115,19 @@ def _injected(history: Sequence[str]) -> list[str]:
     cells = [cell for cell in history if cell.startswith("# Parameters\n")]
     targets = [node.targets[0] for cell in cells for node in ast.parse(cell).body if isinstance(node, ast.Assign)]
     return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def numbered(*numbers: str) -> list[Path]:
+    """The committed notebooks whose names begin with one of ``numbers``, such as 03; all of them without any.
+
+    Raises ``ValueError`` for a number that no notebook has.
+    """
+    paths = sorted(FOLDER.glob("*.ipynb"))
+    for number in numbers:
+        if not any(path.name.startswith(number) for path in paths):
+            names = ", ".join(path.stem for path in paths)
+            raise ValueError(f"number: expected how one of {names} begins; got {number!r}")
+    return [path for path in paths if path.name.startswith(numbers or "")]
 
 
 def refresh(path: Path) -> None:
@@ -125,8 +147,11 @@ def refresh(path: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m lib.notebook", description="Execute committed notebooks again.")
     parser.add_argument("number", nargs="*", help="of the notebooks, such as 03; all by default")
-    asked = tuple(parser.parse_args().number)
-    for path in sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb")):
-        if path.name.startswith(asked or ""):
-            print(path.name)
-            refresh(path)
+    asked = parser.parse_args().number
+    try:
+        paths = numbered(*asked)
+    except ValueError as error:
+        parser.error(str(error))
+    for path in paths:
+        print(path.name)
+        refresh(path)

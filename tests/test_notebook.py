@@ -7,7 +7,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from lib import registry
-from lib.notebook import WIDGET, Notebook, refresh
+from lib.notebook import WIDGET, Notebook, numbered, refresh
 
 TABLES = ", ".join(registry.names("tables"))
 
@@ -45,6 +45,13 @@ def test_other_rows_and_columns_take_the_place_of_the_tables():
     assert table.cell("BN-LeNet-5", 0.5, seed=0, tier="cpu", lr=0.1).weight_noise_std == 0.5
 
 
+@pytest.mark.parametrize("column", [64, 64.0])
+def test_a_column_that_is_a_whole_number_stays_one(column):
+    table = Notebook(**GOOD | {"table": "bc_batch_size", "figure": None, "columns": [column]}).table
+    assert repr(table.columns) == "(64,)"
+    assert table.cell(table.rows[0], *table.columns, seed=0, tier="cpu").batch_size == 64
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -62,6 +69,11 @@ def test_other_rows_and_columns_take_the_place_of_the_tables():
         ({"columns": []}, "columns: expected None or numbers, as the table's 0.0, "),
         ({"columns": ["0.5"]}, "columns: expected None or numbers, as the table's 0.0, "),
         ({"columns": [None]}, "columns: expected None or numbers, as the table's 0.0, "),
+        ({"columns": [True]}, "columns: expected None or numbers, as the table's 0.0, "),
+        (
+            {"table": "bc_batch_size", "columns": [64.5]},
+            "columns: expected None or whole numbers, as the table's 64, 128, 256, 512, 1024; got [64.5]",
+        ),
         ({"tier": "CPU"}, "unknown tier 'CPU'; expected one of smoke, cpu, paper"),
         ({"seeds": 0}, "seeds: expected a whole number of at least 1; got 0"),
         ({"seeds": "5"}, "seeds: expected a whole number of at least 1; got '5'"),
@@ -93,3 +105,14 @@ def test_a_notebook_that_is_executed_again_is_the_same_file(tmp_path):
     assert path.read_bytes() == first
     (cell,) = nbformat.read(path, as_version=4).cells
     assert cell.outputs[0].data[WIDGET].model_id == cell.id
+
+
+def test_notebooks_are_found_by_their_numbers():
+    assert [path.stem for path in numbered("03", "05")] == ["03_batch_norm_with_public_data", "05_accountants"]
+    assert [path.name[:2] for path in numbered()] == [f"{number:02d}" for number in range(8)]
+
+
+def test_a_number_that_no_notebook_has_is_refused():
+    for asked in (["3"], ["03", "3"]):
+        with pytest.raises(ValueError, match=r"number: expected how one of 00_tour, .* begins; got '3'"):
+            numbered(*asked)
