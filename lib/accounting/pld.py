@@ -95,7 +95,7 @@ def interval(event: Event) -> float:
 @lru_cache(maxsize=16)
 def one_step(z: float, q: float, sampler: str, relation: str, interval: float) -> distributions.PrivacyLossDistribution:
     """The distribution of one step, from above."""
-    if sampler == "poisson" and (relation == "replace_one" or q == 1.0):
+    if q == 1.0 or (sampler, relation) == ("poisson", "replace_one"):  # full batches are plain Gaussian
         return distributions.from_gaussian_mechanism(
             z,
             sampling_prob=q,
