@@ -74,6 +74,24 @@ def test_what_is_proven_of_si_dpsgd_is_of_its_own_transcript(changes):
     assert privacy("si_dpsgd", **changes)["proven"]["epsilon"] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("sampler", "relation"),
+    [("poisson", "add_or_remove_one"), ("poisson", "replace_one"), ("without_replacement", "replace_one")],
+)
+def test_a_private_pca_is_one_gaussian_query_on_all_examples_under_the_runs_relation(sampler, relation):
+    changes = {"pca_noise_multiplier": 4.0, "noise_multiplier": 1e5}  # beside so much noise training costs nothing
+    block = privacy("dpsgd", sampler=sampler, neighbouring_relation=relation, **changes)
+    exact = accounting.analytic_gaussian(noise_multiplier=4.0, delta=1e-5, neighbouring_relation=relation)
+    assert block["claimed"]["pld"] == pytest.approx(exact, rel=1e-3)
+
+
+def test_of_si_dpsgd_a_falling_clip_norm_takes_the_noise_along():
+    """What an early participation moved by the first C then stands against the noise of a smaller one."""
+    moved = math.sqrt(sum(1 / 0.5 ** (2 * (step // PERIOD)) for step in range(STEPS))) / 3.0
+    expected = accounting.si_dpsgd_proven_epsilon(moved=moved, sampling_prob=Q, steps=STEPS)
+    assert privacy("si_dpsgd", clip_norm_decay=0.5)["proven"]["epsilon"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_change_is_counted(method):
     """Were one dropped, two of these would be the same number."""

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 from lib import accounting
 from lib.accounting import si_dpsgd_moved, si_dpsgd_proven_epsilon
@@ -77,8 +78,11 @@ def test_it_is_above_the_exact_value_for_a_linear_loss(z, q, steps):
 
 
 def test_an_example_that_is_drawn_displaces_another():
+    """Drawn k times, k by Poisson(−T ln(1 − q)), it moves the transcript by 2k: the mixture of those Gaussians."""
     how = {"moved": 0.2, "sampling_prob": 0.01, "steps": 100}
-    assert si_dpsgd_proven_epsilon(**how, sampler="with_replacement") > si_dpsgd_proven_epsilon(**how)
+    epsilon, times = si_dpsgd_proven_epsilon(**how, sampler="with_replacement"), np.arange(1, 30)
+    deltas = [accounting.analytic_gaussian(epsilon=epsilon, noise_multiplier=1 / (0.2 * 2 * k)) for k in times]
+    assert poisson.pmf(times, -100 * math.log1p(-0.01)) @ deltas == pytest.approx(1e-5, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,14 @@ class TestLayers:
             )
         assert list(method.expected.values()) == pytest.approx(torch.tensor(norms).mean(0).tolist(), rel=1e-4)
 
+    def test_running_averages_of_private_batches_do_not_get_into_the_clip_norms(self):
+        model = models.build("lenet5", norm="batch")
+        expected = prepared(alc(norm="batch"), model).expected
+        for name, buffer in model.named_buffers():
+            if "running" in name:
+                buffer.fill_(1e3)
+        assert prepared(alc(norm="batch"), model).expected == expected
+
     def test_zhangs_clip_norms_are_the_expected_norms(self):
         model = models.build("lenet_300_100")
         method = prepared(alc(adaptive_clipping="zhang", clip_norm=1.0), model)
@@ -232,6 +240,12 @@ class TestPrivacy:
             for z, size in ((4.0, 64), (2.0, 1))
         ]
         assert proven[0]["proven"]["epsilon"] == proven[1]["proven"]["epsilon"]
+
+    def test_in_every_layer_it_turns_around(self):
+        """Each of L layers moves by 2C_h: together 2√L times the noise's unit."""
+        poisson = {"sampler": "poisson", "neighbouring_relation": "add_or_remove_one", "accountant": "pld"}
+        method = methods.build(alc(noise_multiplier=8.0, **poisson), N, models.build("lenet5"))
+        assert method.budget.events[0].noise_multiplier == pytest.approx(8.0 / (2 * math.sqrt(10)))
 
     def test_replace_one_counts_2C_once_whatever_the_mini_sets(self):
         for size in (1, 64):

@@ -270,6 +270,11 @@ class TestBothImplementations:
         with pytest.raises(ValueError, match=r"depend on all others.*use layer or group norm"):
             clipped_sum(model, LOSS, torch.rand(2, 1, 28, 28), classes(2), clip_norm=1.0, implementation=implementation)
 
+    def test_so_it_is_in_evaluation_mode_where_it_keeps_no_running_averages(self, implementation):
+        model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False)).eval()
+        with pytest.raises(ValueError, match=r"1: batch norm on batch statistics"):
+            clipped_sum(model, LOSS, torch.randn(2, 4), classes(2), clip_norm=1.0, implementation=implementation)
+
 
 @pytest.mark.parametrize(
     ("positions", "d_in", "d_out", "gram"),

@@ -9,6 +9,7 @@ from conftest import make_run
 from lib import data, models
 from lib.data import as_input
 from lib.lease import Lease
+from lib.preprocessing import STANDARDS
 from lib.train import OutOfTime, Training, _finish, pretrained, sealed, train
 from lib.train.pretrained import Elsewhere, PretrainedError
 
@@ -60,6 +61,18 @@ def test_it_is_done_once_and_its_features_are_those_of_the_convolutions(folder):
     expected = convolutions(as_input(images)).detach()
     torch.testing.assert_close(found.test_inputs.float(), expected, rtol=2e-3, atol=2e-3)
     torch.testing.assert_close(pretrained.features(RUN, images[:7]), found.test_inputs[:7], rtol=2e-3, atol=2e-3)
+
+
+def test_the_scale_is_that_of_the_public_data(folder):
+    """Mean and standard deviation of the run's own images are private: no proof assumes that they are public."""
+    run = replace(RUN, input_scale="standardised")
+    record = train(run)
+    assert "standard deviation" not in record["privacy"]["proven"]["assumes"]
+    public = torch.tensor(STANDARDS["stripes_rgb"]).view(2, 3, 1, 1)
+    images = (as_input(data.load("digits_rgb").test_inputs[:7]) - public[0]) / public[1]
+    found = pretrained.features_of(run, data.load("digits_rgb")).test_inputs[:7]
+    expected = pretrained._convolutions(run.pretraining, CPU)(images)
+    torch.testing.assert_close(found.float(), expected, rtol=2e-3, atol=2e-3)
 
 
 def test_linear_layers_may_stand_on_the_features_of_another_norm(folder):
