@@ -13,14 +13,12 @@ import ast
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import get_type_hints
 
 import nbformat
 from nbclient import NotebookClient
 
 from lib import tables, tuning
 from lib.plan import Plan
-from lib.run import Run
 from lib.store import Store, folder
 from lib.tables import Column, Table
 
@@ -88,7 +86,7 @@ def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | N
             raise ValueError(f"rows: expected None or a list of some of {', '.join(table.rows)}; got {rows!r}")
         table = replace(table, rows=tuple(rows))
     if columns is not None:
-        kind = int if get_type_hints(Run)[table.column] is int else float  # papermill may hand over 64.0 for 64
+        kind = type(table.columns[-1])  # papermill may hand over 64.0 for 64, and 1 for 1.0
         if not columns or not all(_fits(column, kind, table) for column in columns):
             expected = f"None or {'whole ' * (kind is int)}numbers, as the table's {', '.join(map(str, table.columns))}"
             raise ValueError(f"columns: expected {expected}; got {columns!r}")
@@ -97,7 +95,7 @@ def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | N
 
 
 def _fits(column: object, kind: type, table: Table) -> bool:
-    """Whether ``column`` can be one of the table's: a number, whole for ``kind`` int, or None where the table has it."""
+    """Whether ``column`` may be one of the table's: a number, whole for ``kind`` int, or None if the table has it."""
     if column is None:
         return None in table.columns
     return type(column) in (int, float) and (kind is float or float(column).is_integer())

@@ -1,13 +1,15 @@
 """The opening cell: every parameter checked, in name and in value."""
 
 import re
+from typing import get_type_hints
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from lib import registry
+from lib import registry, tables
 from lib.notebook import WIDGET, Notebook, numbered, refresh
+from lib.run import Run
 
 TABLES = ", ".join(registry.names("tables"))
 
@@ -43,6 +45,14 @@ def test_other_rows_and_columns_take_the_place_of_the_tables():
     table = Notebook(**GOOD | {"rows": ["BN-LeNet-5"], "columns": [0.5, 2]}).table
     assert table.cells == [("BN-LeNet-5", 0.5), ("BN-LeNet-5", 2.0)]
     assert table.cell("BN-LeNet-5", 0.5, seed=0, tier="cpu", lr=0.1).weight_noise_std == 0.5
+
+
+@pytest.mark.parametrize("name", registry.names("tables"))
+def test_a_tables_columns_have_the_type_of_the_field_they_vary(name):
+    table = tables.load(name)
+    field = get_type_hints(Run)[table.column]
+    assert all(isinstance(column, field) for column in table.columns)
+    assert type(table.columns[-1]) is (int if field is int else float)
 
 
 @pytest.mark.parametrize("column", [64, 64.0])
