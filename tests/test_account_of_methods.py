@@ -34,7 +34,7 @@ CHANGES = {
 
 
 def privacy(method: str, **changes) -> dict:
-    run = make_run(**({"method": method, "sampler": "poisson", **SETTINGS, **METHODS[method]} | changes))
+    run = make_run(**({"method": method, "sampler": "poisson", **SETTINGS, **METHODS.get(method, {})} | changes))
     return methods.build(run, N, models.build(run.model)).privacy()
 
 
@@ -97,6 +97,32 @@ def test_every_change_is_counted(method):
     """Were one dropped, two of these would be the same number."""
     found = [privacy(method, **changes)["claimed"]["pld"] for changes in CHANGES.values()]
     assert len({round(epsilon, 9) for epsilon in found}) == len(found)
+
+
+WHOLE = {"mini_set_size": L, "sampler": "without_replacement"}
+WITH = {"sampler": "with_replacement"}
+CORRELATED = {"noise_power": 0.0, "sampler": "fixed_order", "accountant": "gdp"}
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "added", "replaced"),
+    [
+        ("dpsgd", {}, "C,", "2C,"),
+        ("dpsgd", WITH, "2C,", None),  # drawn in another's place
+        ("batch_clipping", {}, "C,", "2C,"),
+        ("batch_clipping", {"mini_set_size": L}, "2C,", None),  # the clipped mean turns around
+        ("batch_clipping", WHOLE, None, "2C,"),
+        ("adaptive_layerwise", {}, "C in each of 3 layers,", "2C in each of 3 layers,"),
+        ("adaptive_layerwise", {"mini_set_size": L}, "2C in each of 3 layers,", None),
+        ("adaptive_layerwise", {"adaptive_clipping": "multiplication_factors"}, "C,", "2C,"),
+        ("correlated_noise", CORRELATED, "1.732 C of S = A^0,", "3.464 C of S = A^0,"),  # once in each of 3 epochs
+    ],
+)
+def test_the_sensitivity_in_words_is_that_of_the_relation(method, changes, added, replaced):
+    for relation, expected in (("add_or_remove_one", added), ("replace_one", replaced)):
+        if expected:
+            why = privacy(method, neighbouring_relation=relation, **changes)["proven"]["why"]
+            assert why.startswith(f"sensitivity {expected} accountant ")
 
 
 def test_a_calibrated_run_keeps_to_its_epsilon_at_its_own_delta_and_relation():

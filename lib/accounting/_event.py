@@ -54,8 +54,11 @@ class Event:
 
     @property
     def sensitivity(self) -> float:
-        """How far the sums of two neighbours can lie apart, in multiples of the clip norm."""
-        return 2.0 if self.neighbouring_relation == "replace_one" else 1.0
+        """How far one participation of an example moves the sum, in multiples of the clip norm.
+
+        2 where it takes another's place: replaced, or drawn with replacement.
+        """
+        return 2.0 if self.neighbouring_relation == "replace_one" or self.sampler == "with_replacement" else 1.0
 
 
 Events = tuple[Event, ...]  # one after the other on the same data, each with noise and at least one step

@@ -73,7 +73,7 @@ def si_dpsgd_proven_epsilon(
         return math.inf
     negligible = NEGLIGIBLE * delta
     counts, weights = _participations(event, negligible)
-    shifts = counts * moved * (2.0 if sampler == "with_replacement" else event.sensitivity)
+    shifts = counts * moved * event.sensitivity
 
     def excess(epsilon: float) -> float:
         return float(weights @ _gdp_deltas(shifts, epsilon)) + negligible - delta

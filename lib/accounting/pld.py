@@ -82,7 +82,7 @@ def interval(event: Event) -> float:
     leaves about 0.1 %, but never above 1e-4, unless losses so large are to be kept that memory or patience runs out.
     """
     q, z, steps = event.sampling_prob, event.noise_multiplier, event.steps
-    shift = (1 if (event.sampler, event.neighbouring_relation) == ("poisson", "add_or_remove_one") else 2) / z
+    shift = event.sensitivity / z
     spread = min(q * math.sqrt(math.expm1(min(shift**2, 700.0))), shift)
     if event.sampler == "with_replacement":
         largest, points = largest_loss(*_displaced(q), z, NEGLIGIBLE), 20_000

@@ -35,8 +35,6 @@ class AdaptiveLayerwise(BatchClipping):
         self._scaled = run.adaptive_clipping == "multiplication_factors"
         layers = 1 if self._scaled else _count(model, run.layers)
         super().__init__(run, examples, model, layers=layers)
-        if not self._scaled:
-            self.sensitivity += f" in each of {layers} layers"
         self._norms = GradientNorms(run.gradient_norm_examples)
         self.expected: dict[Group, float] = {}  # e_h
 

@@ -18,7 +18,6 @@ either, and a clipped mean has no such middle.  And running averages of batch no
 released without account.
 """
 
-import math
 from typing import Any
 
 import torch
@@ -40,8 +39,7 @@ class BatchClipping(DPSGD):
     def __init__(self, run: Run, examples: int, model: nn.Module, *, layers: int = 1) -> None:
         # Under replace-one the accountants count 2C by themselves.
         turns = 2.0 if run.mini_set_size > 1 and run.sampler == "poisson" else 1.0
-        super().__init__(run, examples, model, discount=turns * math.sqrt(layers))
-        self.sensitivity = "sensitivity 2C" if run.mini_set_size > 1 else "sensitivity C"
+        super().__init__(run, examples, model, discount=turns, layers=layers)
         self.mixed_precision = run.mini_set_size > 1  # a mean gradient is float32 before it is clipped
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
         self._converged = Converged(model) if run.fix_converged != "never" else None

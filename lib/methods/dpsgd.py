@@ -45,14 +45,16 @@ PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
 
 class DPSGD(Method):
-    """The method of the module's page, set up for one run."""
+    """The method of the module's page, set up for one run; ``layers`` L are clipped and noised each by itself."""
 
-    sensitivity = "sensitivity C"  # in words, for the record
-
-    def __init__(self, run: Run, examples: int, model: nn.Module, *, discount: float = 1.0, groups: int = 1) -> None:
+    def __init__(
+        self, run: Run, examples: int, model: nn.Module, *, discount: float = 1.0, layers: int = 1, groups: int = 1
+    ) -> None:
         super().__init__(run, examples, groups=groups)
-        self.budget = budget(run, self.sampler, discount)
+        self.budget = budget(run, self.sampler, discount * math.sqrt(layers))
         self.steps = self.budget.steps
+        moved, each = discount * self.budget.events[0].sensitivity, f" in each of {layers} layers" if layers > 1 else ""
+        self.sensitivity = f"sensitivity {'' if moved == 1 else f'{moved:g}'}C{each}"  # in words, for the record
         device = next(model.parameters()).device
         self._noise = generator(run.seed, "gradient noise", device)
         self._statistics = NoisedStatistics(run, model, generator(run.seed, "statistics noise", device))
@@ -72,7 +74,7 @@ class DPSGD(Method):
         return z * self.clip_norm(step) if z else 0.0
 
     def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
-        """Σ of the clipped gradients, before noise: what has sensitivity C."""
+        """Σ of the clipped gradients, before noise: what one participation of an example moves by at most C."""
         clip_norm = self.clip_norm(step)
         if self.run.clipped == "layer":
             layers = [n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
