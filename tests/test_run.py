@@ -49,11 +49,7 @@ def test_every_field_counts_in_the_id():
         "weight_noise_on": "weights",
         "weight_noise_draw": "epoch",
         "test_draws": 0,
-        "test_statistics": "running",
         "validation_examples": 9,
-        "momentum": 0.9,
-        "lr_decay": 0.9,
-        "lr_decay_epochs": 1,
         "sampler": "poisson",
         "gradient_noise_std": 0.1,
         "clip_norm": 1.0,
@@ -69,7 +65,6 @@ def test_every_field_counts_in_the_id():
         "activation": "tanh",
         "public_examples": 10,
         "mini_set_size": 2,
-        "averaged_over": "examples",
         "layers": "modules",
         "adaptive_clipping": "zhang",
         "fix_converged": "epoch",
@@ -93,9 +88,13 @@ def test_every_field_counts_in_the_id():
     pretrained = {"pretrained_on": "cifar100", "pretraining_epochs": 1}
     of_statistics += [pretrained, pretrained | {"pretraining_epochs": 2}, pretrained | {"pretrained_on": "mnist"}]
     of_statistics += [pretrained | {"pretraining_norm": "layer"}]
-    ids |= {make_run(**settings).id for settings in of_statistics}
-    assert len(ids | {make_run().id}) == len(changes) + 3 + len(of_statistics)
-    tried = set(changes).union(*of_statistics, {"epsilon", "gradient_norm_examples"})
+    falling, then_constant = {"lr_schedule": "exponential"}, {"lr_schedule": "linear_then_constant"}
+    of_others = [falling, falling | {"lr_decay": 0.9}, then_constant, then_constant | {"lr_decay_epochs": 1}]
+    of_others += [{"optimizer": "sgd", "momentum": 0.9}, {"norm": "batch", "test_statistics": "running"}]
+    of_others += [{"mini_set_size": 2, "averaged_over": "examples"}]
+    ids |= {make_run(**settings).id for settings in of_statistics + of_others}
+    assert len(ids | {make_run().id}) == len(changes) + 3 + len(of_statistics) + len(of_others)
+    tried = set(changes).union(*of_statistics, *of_others, {"epsilon", "gradient_norm_examples"})
     assert tried == {field.name for field in fields(Run)}
 
 
@@ -137,6 +136,18 @@ def test_every_field_counts_in_the_id():
         ),
         ({"pretraining_epochs": 3}, "pretraining_epochs: expected 0 for pretrained_on ''; got 3"),
         ({"pretraining_norm": "batch"}, "pretraining_norm: expected '' for pretrained_on ''; got 'batch'"),
+        (
+            {"norm": "public_batch", "public_examples": 4, "public_dataset": "digits"},
+            "public_dataset: expected other data than dataset 'digits', whose test images they would be; got 'digits'",
+        ),
+        ({"momentum": 0.9}, "momentum: expected 0.0 for optimizer 'adam'; got 0.9"),
+        ({"lr_decay": 0.9}, "lr_decay: expected 1.0 for lr_schedule 'constant'; got 0.9"),
+        (
+            {"lr_schedule": "exponential", "lr_decay_epochs": 1},
+            "lr_decay_epochs: expected 0 for lr_schedule 'exponential'; got 1",
+        ),
+        ({"test_statistics": "running"}, "test_statistics: expected 'batch' for norm 'none'; got 'running'"),
+        ({"averaged_over": "examples"}, "averaged_over: expected 'vectors' for mini_set_size 1; got 'examples'"),
         ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
     ],
 )

@@ -70,7 +70,8 @@ def test_augmentation_is_for_training_alone(monkeypatch):
     drawn = []
     original = Preprocessing._cropped
     monkeypatch.setattr(Preprocessing, "_cropped", lambda p, x, g: drawn.append(len(x)) or original(p, x, g))
-    train(make_run(model="lenet5_tanh", augmentation="crop", epochs=2, public_examples=100, test_statistics="public"))
+    public = {"norm": "batch", "public_examples": 100, "test_statistics": "public"}
+    train(make_run(model="lenet5_tanh", augmentation="crop", epochs=2, **public))
     assert drawn == [64] * (2 * (1337 // 64))
 
 
@@ -171,7 +172,7 @@ def test_batch_norm_at_test_uses_the_statistics_the_run_names(statistics, expect
     model, dataset = one_example_network(1.0)
     model.append(torch.nn.BatchNorm1d(2))
     model[-1].register_forward_hook(lambda layer, *_: modes.append(layer.training))
-    evaluate(model, make_run(test_statistics=statistics), dataset, generator(0, "test noise"), draws=0)
+    evaluate(model, make_run(norm="batch", test_statistics=statistics), dataset, generator(0, "test noise"), draws=0)
     assert modes == [expected]
 
 

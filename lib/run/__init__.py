@@ -168,6 +168,7 @@ class Run:
             if not getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected less than 1; got {getattr(self, name)!r}")
         allowed.check_statistics(self)
+        allowed.check_unused(self)
         allowed.check_pretraining(self)
         public = self.public_examples
         if self.gradient_norm_examples > public or (self.test_statistics == "public" and not public):

@@ -98,11 +98,31 @@ def check_statistics(run: Any) -> None:
         "statistics_batch": ("0, as statistics are not mixed", run.statistics == "mixed" or not run.statistics_batch),
         "statistics_clip_norm": ("one" if noised else "None", (run.statistics_clip_norm is not None) == noised),
         "statistics_share": ("more than 0" if noised else "0", (run.statistics_share > 0) == noised),
-        "test_statistics": ("'batch'", not (public or noised) or run.test_statistics == "batch"),
+        "test_statistics": ("'batch'", run.norm == "batch" or run.test_statistics == "batch"),
     }
     for name, (what, met) in expected.items():
         if not met:
             raise ValueError(f"{name}: expected {what} for norm {run.norm!r}; got {getattr(run, name)!r}")
+    if run.public_dataset and run.public_dataset == run.dataset:
+        raise ValueError(
+            f"public_dataset: expected other data than dataset {run.dataset!r}, whose test images they would be; "
+            f"got {run.public_dataset!r}"
+        )
+
+
+def check_unused(run: Any) -> None:
+    """A setting that does nothing beside another is refused: a record would say that it had been tried."""
+    decays = run.lr_schedule in ("exponential", "linear_then_constant")
+    for name, default, used, beside in (
+        ("momentum", 0.0, run.optimizer == "sgd", "optimizer"),
+        ("lr_decay", 1.0, decays, "lr_schedule"),
+        ("lr_decay_epochs", 0, run.lr_schedule == "linear_then_constant", "lr_schedule"),
+        ("averaged_over", "vectors", run.mini_set_size > 1, "mini_set_size"),
+    ):
+        if getattr(run, name) != default and not used:
+            raise ValueError(
+                f"{name}: expected {default!r} for {beside} {getattr(run, beside)!r}; got {getattr(run, name)!r}"
+            )
 
 
 def check_pretraining(run: Any) -> None:
