@@ -5,7 +5,7 @@ from functools import partial
 from itertools import product
 
 from lib import report, tables
-from lib.claims import MISSING, Claim, Verdict, cells, limited, printed_reached, told, verdict
+from lib.claims import MISSING, Claim, Verdict, cells, clear, limited, printed_reached, told, verdict
 from lib.store import Store
 from lib.tables import Column, Row
 
@@ -27,7 +27,9 @@ def _flat(rows: tuple[Row, ...], tier: str, store: Store) -> Verdict:
             continue
         best, worst = (f(of_row, key=lambda cell: cell["mean"]) for f in (max, min))
         spread = best["mean"] - worst["mean"]
-        if spread > FLAT and worst["at_an_end"]:
+        if not clear(spread - FLAT, best, worst):
+            ok, why = None, " (not told apart from the limit)"
+        elif spread > FLAT and worst["at_an_end"]:
             ok, why = None, " (the step size there is at an end of its search)"
         else:
             ok, why = limited(spread <= FLAT, tier)
@@ -59,7 +61,7 @@ def same_accuracy(name: str, tier: str, store: Store) -> Verdict:
     table, found, texts = tables.load(name), cells(name, tier, store), []
     for row in table.rows:
         of_row = [found[row, column] for column in table.columns if found[row, column]["n"]]
-        listed = ", ".join(f"{cell['mean']:.2f} at σ = {cell['column']:g}" for cell in of_row)
+        listed = ", ".join(f"{told(cell)} at σ = {cell['column']:g}" for cell in of_row)
         texts.append(f"{row}: {listed or MISSING}")
     of_first = [found[table.rows[0], column] for column in table.columns]
     means = [cell["mean"] for cell in of_first if cell["n"]]
@@ -92,7 +94,7 @@ def factor_seven(
     ``too_short``: what a curve that ends below it decides.
     """
     judged, beside = [], []
-    table = tables.load(name)
+    table, found = tables.load(name), cells(name, tier, store)
     for row, accuracy in product(table.rows, reached):
         at_1, at_10 = (epochs_to_reach(row, sigma, accuracy, tier, store, figure=name) for sigma in (1.0, 10.0))
         if at_1 is None or at_10 is None:
@@ -102,7 +104,9 @@ def factor_seven(
         # evidence of what it rests on, and does not decide.
         ok = 3.5 <= at_10 / at_1 <= 14 if math.isfinite(at_10) else too_short
         least = "≥ " if at_1 == 1 else ""  # within its first epoch
+        seeds = min(found[row, sigma]["n"] for sigma in (1.0, 10.0))
         times = f"{at_1:.1f} epochs to {accuracy:g} % at σ = 1, {at_10:.1f} at σ = 10, × {least}{at_10 / at_1:.1f}"
+        times += f" ({seeds})"
         (judged if row == table.rows[0] else beside).append((ok, f"{row}: {times}"))
     return verdict(judged, beside=beside)
 
@@ -113,10 +117,13 @@ def dropped(name: str, row: Row, most: float, tier: str, store: Store) -> list[t
     clean = found[row, 0.0]
     for column in tables.load(name).columns[1:]:
         cell = found[row, column]
-        drop = clean["mean"] - cell["mean"] if clean["n"] and cell["n"] else None
-        less = MISSING if drop is None else f"{drop:.2f}"
-        text = f"{row} at σ = {column:g}: {told(cell)}, {less} less than without noise"
-        parts.append((None if drop is None else drop <= most, text))
+        if not (clean["n"] and cell["n"]):
+            parts.append((None, f"{row} at σ = {column:g}: {MISSING}"))
+            continue
+        drop = clean["mean"] - cell["mean"]
+        apart = clear(drop - most, clean, cell)
+        text = f"{row} at σ = {column:g}: {told(cell)}, {drop:.2f} less than without noise"
+        parts.append((drop <= most if apart else None, text + ("" if apart else f" (not told apart from {most:g})")))
     return parts
 
 

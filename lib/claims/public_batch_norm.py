@@ -10,6 +10,7 @@ from lib.store import Store
 TABLE = "mnist_dpsgd_bn"
 PLAIN, LN, BN = "DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)", "DPSGD (BN-LeNet-5)"
 SHORT_LN, GN = "LN-LeNet-5, as short", "GN-LeNet-5"
+TEXTS, TEXT_ROWS, LARGE = "agnews_dpsgd", ("DPSGD (BiLSTM-DL)", "DPSGD (LN-BiLSTM-DL)"), 5.0  # points
 MEASURED = "BN-LeNet-5, as printed"
 ROUNDING = 1e-3
 SOUND = (  # as in the table and in the audit
@@ -43,6 +44,20 @@ def _gained(column: float, points: float, tier: str, store: Store) -> Part:
     ok, why = above(one, other, margin=points / 2)
     ok, less = limited(ok, tier)
     return ok, f"{head(TABLE, column)}: {BN} {told(one)}, {PLAIN} {told(other)}{why}{less}"
+
+
+def _large_impact(tier: str, store: Store) -> Verdict:
+    """Whether layer norm gains at least half of what v2 prints, where v2 prints that it gains more than a little."""
+    table, (plain, normed) = tables.load(TEXTS), TEXT_ROWS
+    found, parts = cells(TEXTS, tier, store), []
+    for column in table.columns[1:]:
+        points = table.printed[normed, column].mean - table.printed[plain, column].mean
+        if points >= LARGE:
+            one, other = found[normed, column], found[plain, column]
+            ok, why = above(one, other, margin=points / 2)
+            at = head(TEXTS, column)
+            parts.append((ok, f"{at}: {normed} {told(one)}, {plain} {told(other)}, printed {points:+.2f}{why}"))
+    return verdict(parts)
 
 
 CLAIMS = (
@@ -98,7 +113,7 @@ CLAIMS = (
         name="Texts: layer norm has a large impact on DPSGD",
         says="layer normalization has a large impact on the performance of the model",
         source="v2 section 4, Table 7",
-        table="agnews_dpsgd",
-        judge=partial(no_worse, "agnews_dpsgd", [("DPSGD (LN-BiLSTM-DL)", "DPSGD (BiLSTM-DL)")]),
+        table=TEXTS,
+        judge=_large_impact,
     ),
 )

@@ -2,11 +2,25 @@
 
 from collections.abc import Sequence
 from functools import partial
-from math import hypot
 
-from lib import accounting, tables
+from lib import accounting, report, tables
 from lib import store as stored
-from lib.claims import MISSING, Claim, Verdict, cells, head, limited, no_worse, printed_reached, spread, told, verdict
+from lib.claims import (
+    MISSING,
+    Claim,
+    Part,
+    Verdict,
+    above,
+    cells,
+    clear,
+    compared,
+    head,
+    limited,
+    no_worse,
+    printed_reached,
+    told,
+    verdict,
+)
 from lib.store import Store
 from lib.tables import Column, Row
 
@@ -22,12 +36,31 @@ BUDGETS = (
     "ε = 0.05 and ε = 2.0"
 )
 TWENTY = 15.0  # points that still round to "a 20% accuracy improvement"
+AS_MUCH = 0.9  # of the claimed ε: what PLD makes of the noise, where both methods have about the same
 V1_DEFAULTS = {"noise_multiplier": 7.1, "sampling_prob": 32 / 60_000, "steps": 18_750}  # v1's code, MNIST
 
 
 def _dpsgd_cells(name: str) -> list[tuple[Row, Column]]:
     """What is printed of DPSGD at a finite ε."""
     return [(row, column) for row, column in tables.load(name).printed if row.startswith("DPSGD") and column]
+
+
+def _at_the_same_claim(name: str, pairs: Sequence[tuple[Row, Row]], tier: str, store: Store, **how: object) -> Verdict:
+    """Whether SI-DPSGD, the first of each pair, is at least as accurate as DPSGD.
+
+    Each has the noise that its own accountant asks for, v1's for SI-DPSGD and PLD for DPSGD.  v1 has one for both, so
+    where SI-DPSGD is behind with clearly more noise, that says nothing.
+    """
+    parts = []
+    for ok, text, row, column in compared(name, pairs, tier, store, **how):
+        if ok is False:
+            block = next(report.records(tables.load(name), row, column, tier, store))["privacy"]
+            counted = ("noise_multiplier", "sampling_prob", "steps", "delta", "sampler", "neighbouring_relation")
+            noise = accounting.epsilon(**{field: block[field] for field in counted}, accountant="pld")
+            if noise < AS_MUCH * column:
+                ok, text = None, f"{text} (with the noise of DPSGD at ε = {noise:.2g}: open)"
+        parts.append((ok, text))
+    return verdict(parts)
 
 
 def _dpsgd_collapses(tier: str, store: Store) -> Verdict:
@@ -50,9 +83,9 @@ def _twenty_points(table: str, own: Sequence[Row], column: float, tier: str, sto
     text = f"{head(table, column)}: " + ", ".join(f"{row} {told(found[row, column])}" for row in best)
     if missing:
         return verdict([(None, f"{text} ({missing} of {len(own) + len(rivals)} rows not stored yet)")])
-    ours, other = (found[row, column]["mean"] for row in best)
-    ok, why = limited(ours - other >= TWENTY, tier)
-    return verdict([(ok, text + why)])
+    ok, why = above(*(found[row, column] for row in best), TWENTY)
+    ok, less = limited(ok, tier)
+    return verdict([(ok, text + why + less)])
 
 
 def _same_privacy(tier: str, store: Store) -> Verdict:
@@ -73,25 +106,23 @@ def _same_privacy(tier: str, store: Store) -> Verdict:
 
 
 def _noisy_updates(tier: str, store: Store) -> Verdict:
-    found, parts = cells("mnist_noisy_updates", tier, store), []
-    plain, *normalised = tables.load("mnist_noisy_updates").rows
-    for column in tables.load("mnist_noisy_updates").columns[1:]:
-        for row in normalised:
-            lost = [_lost(found[name, 0.0], found[name, column]) for name in (row, plain)]
-            (less, error), (more, other) = lost
-            ok = None if less is None or more is None else less <= more
-            if ok is not None and abs(less - more) <= 2 * hypot(error, other):
-                ok = None
-            words = " and ".join(MISSING if loss is None else f"{loss:.2f}" for loss, _ in lost)
-            parts.append((ok, f"σ = {column:g}: {row} and {plain} lose {words} points"))
-    return verdict(parts)
+    """Whether noise costs a network with a norm less than the plain one."""
+    table = tables.load("mnist_noisy_updates")
+    found, (plain, *normalised) = cells(table.name, tier, store), table.rows
+    pairs = [(row, column) for column in table.columns[1:] for row in normalised]
+    return verdict([_loses_less(found, row, plain, column, len(pairs)) for row, column in pairs])
 
 
-def _lost(clean: dict, noisy: dict) -> tuple[float | None, float]:
-    """What noise costs, in points, and its standard error."""
-    if not (clean["n"] and noisy["n"]):
-        return None, 0.0
-    return clean["mean"] - noisy["mean"], hypot(spread(clean), spread(noisy))
+def _loses_less(found: dict[tuple[Row, Column], dict], row: Row, plain: Row, column: Column, of: int) -> Part:
+    four = [found[name, c] for name in (row, plain) for c in (0.0, column)]
+    if not all(cell["n"] for cell in four):
+        return None, f"σ = {column:g}: {row} and {plain} {MISSING}"
+    less, more = (clean["mean"] - noisy["mean"] for clean, noisy in (four[:2], four[2:]))
+    ok = less <= more
+    if not clear(more - less, *four, of=1 if ok else of):
+        ok = None
+    seeds = min(cell["n"] for cell in four)
+    return ok, f"σ = {column:g}: {row} and {plain} lose {less:.2f} and {more:.2f} points ({seeds})"
 
 
 CLAIMS = (
@@ -107,7 +138,7 @@ CLAIMS = (
         says="our method consistently outperforms other mechanisms for all finite values of privacy loss",
         source="v1 section 5",
         table=TABLE,
-        judge=partial(no_worse, TABLE, PAIRS),
+        judge=partial(_at_the_same_claim, TABLE, PAIRS),
     ),
     Claim(
         name="SI-DPSGD has the privacy of DPSGD",
@@ -164,7 +195,7 @@ CLAIMS = (
         says="SI-DPSGD clearly outperforms the DPSGD with or without LN for all the privacy budgets",
         source="v1 section 5, Table 6",
         table=TEXTS,
-        judge=partial(no_worse, TEXTS, TEXT_PAIRS),
+        judge=partial(_at_the_same_claim, TEXTS, TEXT_PAIRS),
     ),
     Claim(
         name="Texts: normalisation helps private training",
@@ -178,7 +209,7 @@ CLAIMS = (
         asks="whether, at the same claimed ε, it is when DPSGD trains the same layers, and not pretrained ones",
         source="after v1 Table 5",
         table=IMAGES,
-        judge=partial(no_worse, IMAGES, [("SI-DPSGD (TF-tutorial)", "DPSGD (TF-tutorial), from scratch")]),
+        judge=partial(_at_the_same_claim, IMAGES, [("SI-DPSGD (TF-tutorial)", "DPSGD (TF-tutorial), from scratch")]),
     ),
     Claim(
         name="20 % more accurate than DPSGD on CIFAR-10",

@@ -1,0 +1,161 @@
+"""Whether one cell is more accurate than another, or as accurate as is printed; told where the runs can tell it."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+from scipy.stats import t
+
+from lib import report, tables
+from lib.claims._verdict import MISSING, Part, Verdict, verdict
+from lib.store import Store
+from lib.tables import Column, Row
+
+ONE_RUN = 2.0  # points that a single run, which has no spread of its own, is taken to have as standard error
+DOUBT = 0.05  # two-sided
+
+
+def cells(name: str, tier: str, store: Store) -> dict[tuple[Row, Column], dict]:
+    """The lines of the table's summary, by cell; ``outdone`` says where a row is clearly better at a smaller ε."""
+    table = tables.load(name)
+    found = dict(zip(table.cells, report.summary(table, tier, store).to_dict("records"), strict=True))
+    for (row, column), cell in found.items():
+        cell["outdone"] = ""
+        if table.column == "epsilon" and column is not None and cell["n"]:
+            smaller = [other for other in table.columns if other is not None and other < column]
+            better = [c for c in smaller if found[row, c]["n"] and above(found[row, c], cell)[0]]
+            cell["outdone"] = head(name, better[0]) if better else ""
+    return found
+
+
+def told(cell: dict) -> str:
+    """A line of the summary as the report writes it."""
+    return report.ours(cell["mean"], cell["stderr"], cell["n"])
+
+
+def head(table: str, column: Column) -> str:
+    """``ε = 0.5``, as the table's column is headed."""
+    return f"{report.symbol(tables.load(table))} = {'∞' if column is None else format(column, 'g')}"
+
+
+def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[bool | None, str]:
+    """Whether cell ``one`` is at least ``margin`` points above ``other``; or None, and why it cannot be told, in words.
+
+    It is not told from a cell that is missing, nor where Welch's t-test leaves more than 5 % of doubt.  One of many
+    comparisons would be below by chance: that it is must be clear at 5 % ÷ ``of``, their number (Bonferroni).  Nor is
+    it told where the lower one's step size may not be its best: it is at an end of its search, or the row is better at
+    a smaller ε, where a network keeps to the larger one as well.
+    """
+    if not (one["n"] and other["n"]):
+        return None, ""
+    gap = one["mean"] - other["mean"] - margin
+    if not clear(gap, one, other, of=1 if gap >= 0 else of):
+        single = f", a single run's error taken as {ONE_RUN:g} points" if 1 in (one["n"], other["n"]) else ""
+        return None, f" (not told apart{single})"
+    lower = other if gap >= 0 else one
+    if lower["at_an_end"]:
+        return None, " (the lower one's step size is at an end of its search)"
+    if lower.get("outdone"):
+        return None, f" (the lower one's step size is not its best: it is more accurate at {lower['outdone']})"
+    return gap >= 0, ""
+
+
+def clear(gap: float, *of_cells: dict, of: int = 1) -> bool:
+    """Whether a sum or difference of the cells' means is not 0: Welch's t-test, of one out of ``of`` comparisons."""
+    errors = [spread(cell) for cell in of_cells]
+    error = math.hypot(*errors)
+    if error == 0:
+        return gap != 0
+    uncertain = sum(e**4 / (cell["n"] - 1) for e, cell in zip(errors, of_cells, strict=True) if cell["n"] > 1)
+    freedom = error**4 / uncertain if uncertain else math.inf
+    return abs(gap) > error * float(t.isf(DOUBT / 2 / of, freedom))
+
+
+def spread(cell: dict) -> float:
+    """The standard error of a cell that has runs."""
+    return cell["stderr"] if cell["n"] > 1 else ONE_RUN
+
+
+def limited(ok: bool | None, tier: str) -> tuple[bool | None, str]:
+    """``ok``; but runs that are shorter than the paper's, on less data or of smaller networks, refute no level."""
+    if ok is False and tier != "paper":
+        return None, f" (tier {tier} is less than the paper's: open)"
+    return ok, ""
+
+
+def reached(cell: dict, tier: str, tolerance: float = 0.0) -> tuple[bool | None, str]:
+    """Whether the cell is at least as accurate as what is printed, less ``tolerance`` points."""
+    return limited(cell["mean"] >= cell["printed"].mean - tolerance if cell["n"] else None, tier)
+
+
+def printed_reached(name: str, found: Sequence[tuple[Row, Column]], tier: str, store: Store, **how: float) -> Verdict:
+    """Whether each of the cells is at least as accurate as what is printed there."""
+    of_table, parts = cells(name, tier, store), []
+    for row, column in found:
+        cell = of_table[row, column]
+        ok, why = reached(cell, tier, **how)
+        at = f" at {head(name, column)}" if len({c for _, c in found}) > 1 else ""
+        parts.append((ok, f"{row}{at}: {told(cell)}, printed {cell['printed'].text}{why}"))
+    return verdict(parts)
+
+
+def best_reached(name: str, rows: Sequence[Row], printed: Row, tier: str, store: Store) -> Verdict:
+    """Whether at every finite ε the best of ``rows`` is at least as accurate as what is printed for ``printed``."""
+    found, parts, table = cells(name, tier, store), [], tables.load(name)
+    for column in table.columns[1:]:
+        run = [row for row in rows if found[row, column]["n"]]
+        number = table.printed[printed, column]
+        if not run:
+            parts.append((None, f"{head(name, column)}: {MISSING}, printed {number.text}"))
+            continue
+        best = max(run, key=lambda row: found[row, column]["mean"])
+        ok, why = reached(found[best, column] | {"printed": number}, tier)
+        gap = found[best, column]["mean"] - number.mean
+        text = f"{head(name, column)}: {best} {told(found[best, column])}, printed {number.text}: {gap:+.2f}{why}"
+        parts.append((ok, text))
+    return verdict(parts)
+
+
+def compared(
+    table: str,
+    pairs: Sequence[tuple[Row, Row]],
+    tier: str,
+    store: Store,
+    *,
+    columns: Sequence[Column] | None = None,
+    margin: float = 0.0,
+) -> list[tuple[bool | None, str, Row, Column]]:
+    """For each pair, at every finite ε or at ``columns``: whether the first row is above the second, the evidence, and
+    of which row and column it is."""
+    found, parts = cells(table, tier, store), []
+    finite = [column for column in columns or tables.load(table).columns if column is not None]
+    for (better, worse), column in product(pairs, finite):
+        one, other = found[better, column], found[worse, column]
+        ok, why = above(one, other, margin, of=len(pairs) * len(finite))
+        gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
+        text = f"{head(table, column)}: {better} {told(one)}, {worse} {told(other)}{gap}{why}"
+        parts.append((ok, text, better, column))
+    return parts
+
+
+def no_worse(
+    table: str,
+    pairs: Sequence[tuple[Row, Row]],
+    tier: str,
+    store: Store,
+    *,
+    columns: Sequence[Column] | None = None,
+    alike: bool = True,
+    beside: Sequence[tuple[Row, Row]] = (),
+) -> Verdict:
+    """Whether the first row of each pair is at least as accurate as the second at every finite ε, or at ``columns``.
+
+    ``alike``: both rows are cut short alike where the tier is less than the paper's; otherwise see :func:`limited`.
+    ``beside``: pairs that decide nothing.
+    """
+    parts: list[Part] = []
+    for ok, text, *_ in compared(table, pairs, tier, store, columns=columns):
+        ok, why = (ok, "") if alike else limited(ok, tier)
+        parts.append((ok, text + why))
+    others = [part[:2] for part in compared(table, beside, tier, store, columns=columns)]
+    return verdict(parts, beside=others)
