@@ -47,12 +47,17 @@ class Lease:
         if latest is not None and not latest.dead and latest.age <= silent:
             return None
         path = folder / f"{run_id}.{0 if latest is None else _number(latest) + 1}.lease"
+        lease = cls(path, _here(), os.getpid(), os.getppid(), _began(os.getpid()))
         try:
-            with path.open("x", encoding="utf-8") as file:
-                lease = cls(path, _here(), os.getpid(), os.getppid(), _began(os.getpid()))
-                json.dump({name: getattr(lease, name) for name in ("host", "pid", "parent", "began")}, file)
+            file = path.open("x", encoding="utf-8")
         except FileExistsError:
             return None
+        try:
+            with file:
+                json.dump({name: getattr(lease, name) for name in ("host", "pid", "parent", "began")}, file)
+        except OSError:  # a full disk: nobody would have it, and all would wait until it is silent for too long
+            path.unlink(missing_ok=True)
+            raise
         return lease
 
     @property

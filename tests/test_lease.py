@@ -43,6 +43,18 @@ def test_one_of_many_gets_it_and_the_next_when_it_is_released(tmp_path):
     assert take(tmp_path) is not None
 
 
+def test_one_that_cannot_be_written_is_nobodys(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(json, "dump", full)
+        with pytest.raises(OSError, match="no space"):
+            take(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert take(tmp_path) is not None
+
+
 @pytest.mark.parametrize("many", [1, 16])
 def test_a_dead_owners_lease_is_followed_at_once_and_by_one_alone(tmp_path, many):
     first = take(tmp_path)

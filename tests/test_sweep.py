@@ -131,6 +131,20 @@ def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkey
     assert nothing_is_left_over(tmp_path)
 
 
+def test_a_share_of_which_one_lease_cannot_be_taken_gives_the_others_back(tmp_path, monkeypatch):
+    share, take = tuple(make_run(seed=seed) for seed in range(3)), Lease.take
+
+    def full_at_last(folder, run_id, **how):
+        if run_id == share[-1].id:
+            raise OSError("no space left on device")
+        return take(folder, run_id, **how)
+
+    monkeypatch.setattr(Lease, "take", full_at_last)
+    said = _work.work(share, root=tmp_path, deadline=None, **OF_WORK)
+    assert all("no space left on device" in outcome for _, outcome in said)
+    assert nothing_is_left_over(tmp_path)
+
+
 def test_what_a_worker_left_that_died_as_soon_as_it_had_stored_its_run_is_removed(tmp_path):
     asked = SMALL.tuning("none", 0.0, tier="smoke", lr=0.01)
     how = OF_WORK | {"root": tmp_path, "deadline": None}

@@ -63,7 +63,9 @@ def work(
     environment.keep_freed_memory()
     running, leases = root / RUNNING, {}
     try:
-        leases = {run: lease for run in share if (lease := Lease.take(running, run.id, silent=silent))}
+        for run in share:  # one by one: those that are taken are given back if the next cannot be
+            if lease := Lease.take(running, run.id, silent=silent):
+                leases[run] = lease
         stored = Store(root)  # since this sweep's last look; whoever stored it may not have lived to tidy up
         for run in [run for run in leases if run in stored]:
             remove(_checkpoint(root, run))
