@@ -106,15 +106,14 @@ class Store:
         path = self.root / table / f"{run.words}-{run.id}.json"
         if run in self or path.exists():
             raise StoreError(f"{self._paths.get(run.id, path)}: already stored; a stored result is never overwritten")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, record)
+        _write(path, _text(record))
         self._paths[run.id] = path
         return path
 
     def amend(self, record: Record, privacy: dict[str, Any]) -> None:
         """Give the stored ``record`` another privacy block; all that was measured stays as it is."""
         path = self._paths[record["id"]]
-        _write(path, validate(read(path) | {"privacy": privacy}))
+        _write(path, _text(validate(read(path) | {"privacy": privacy})))
         self._records.pop(record["id"], None)
 
 
@@ -127,16 +126,21 @@ def _check_writable(root: Path) -> None:
         raise StoreError(f"{root}: expected a folder that results can be written to; got {error}") from error
 
 
-def _write(path: Path, record: Record) -> None:
+def _text(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _write(path: Path, text: str) -> None:
     """Hidden and without the ending .json until complete, so that no reader ever picks it up half-written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     for name in os.listdir(path.parent):
-        if name.startswith(f".{record['id']}-") and name.endswith(".part"):  # left by a writer that was killed
+        if name.startswith(f".{path.stem}-") and name.endswith(".part"):  # left by a writer that was killed
             (path.parent / name).unlink(missing_ok=True)
     with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{record['id']}-", suffix=".part", delete=False, encoding="utf-8"
+        "w", dir=path.parent, prefix=f".{path.stem}-", suffix=".part", delete=False, encoding="utf-8"
     ) as file:
         try:
-            json.dump(record, file, indent=1, ensure_ascii=False, allow_nan=False)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         except BaseException:
@@ -148,14 +152,18 @@ def _write(path: Path, record: Record) -> None:
 
 def write_measured(path: Path, results: dict[str, Any], env: dict[str, Any]) -> Path:
     """Store what was measured of methods rather than of runs, a bench or an audit, with where it was measured."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"results": results, "env": env}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    _write(path, _text({"results": results, "env": env}) + "\n")
     return path
 
 
 def audit(name: str) -> dict[str, Any]:
-    """What an audit found; ``StoreError`` if it is not stored."""
-    path = AUDITS / f"{name}.json"
+    """What an audit found; ``StoreError`` if it is not stored, or damaged."""
+    path, written = AUDITS / f"{name}.json", f"python -m lib.audit {name} writes it"
     if not path.exists():
-        raise StoreError(f"{path}: no such file; python -m lib.audit writes it")
-    return json.loads(path.read_text(encoding="utf-8"))["results"]
+        raise StoreError(f"{path}: no such file; {written}")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["results"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{path}: expected what an audit found; got {type(error).__name__}: {error}; {written}"
+        ) from error

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,27 @@ def test_a_write_that_is_cut_off_leaves_no_record(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         results.write("a_table", make_record(make_run(), 1.0))
     assert make_run() not in Store(tmp_path)
+
+
+def test_what_was_measured_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = store.write_measured(tmp_path / "audits" / "v1.json", {"attack": 1.0}, {})
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("no space left on device")))
+    with pytest.raises(OSError, match="no space"):
+        store.write_measured(path, {"attack": 2.0}, {})
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("text", ["", '{"results": {"atta', "[]", "{}", None])
+def test_an_audit_that_is_damaged_or_missing_is_named_with_the_command_that_writes_it(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(store, "AUDITS", tmp_path)
+    path = tmp_path / "v1.json"
+    if text is not None:
+        path.write_text(text)
+    expected = "no such file" if text is None else "expected what an audit found; got"
+    with pytest.raises(StoreError, match=f"{re.escape(str(path))}: {expected}.*; python -m lib.audit v1 writes it"):
+        store.audit("v1")
 
 
 def test_an_invalid_record_is_not_written(tmp_path):
