@@ -1,17 +1,20 @@
-"""Figures of accountants and of speed, and one column of a table."""
+"""Figures: of one column, of all columns, of accountants and of speed."""
 
 import math
 from functools import partial
+from types import MappingProxyType
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from ipywidgets import FloatSlider
 
 from lib import accounting, figures, tables
-from lib.figures import accountants, noise_over_time, scores, speed
+from lib.figures import accountants, lines, noise_over_time, scale, scores, si_dpsgd, speed
 from lib.figures.dots import dots
 from lib.figures.widget import moved_by
+from lib.tables import mnist_spectrum
 
 TABLE = tables.load("mnist_si_dpsgd")
 
@@ -32,8 +35,88 @@ def test_what_has_a_single_run_is_hollow_and_the_legend_says_so(fill):
     (hollow,) = (line for line in axes.lines if line.get_label() == "a single run")
     assert len(hollow.get_xdata()) == len(TABLE.columns) - 1
     store = fill(TABLE, lambda row, column, seed: [95.0], seeds=2)
-    legend = figures.against_column(TABLE, "cpu", store).axes[0].get_legend()
+    (legend,) = figures.against_column(TABLE, "cpu", store).legends
     assert [text.get_text() for text in legend.get_texts()] == ["printed", "ours ± s.e."]
+
+
+def test_panels_of_one_figure_have_one_scale_and_a_missing_cell_is_a_gap(fill):
+    worse = {"SI-DPSGD (LeNet-5)": 30.0}
+    store = fill(TABLE, lambda row, column, seed: None if column == 1.0 else [worse.get(row, 99.0)])
+    panels = figures.against_column(TABLE, "cpu", store).axes
+    assert len({axes.get_ylim() for axes in panels}) == 1
+    assert panels[0].get_ylim()[0] < 30.0 < 99.0 < panels[0].get_ylim()[1]
+    ours = panels[0].lines[0].get_ydata()
+    assert [math.isnan(mean) for mean in ours] == [column == 1.0 for column in TABLE.columns]
+
+
+def test_on_the_scale_of_errors_a_factor_is_a_distance():
+    axes = plt.figure().subplots()
+    axes.plot([10.0, 100.0])  # no error at all is drawn as the least one
+    scale.of_errors(axes)
+    heights = axes.transScale.transform([(0.0, accuracy) for accuracy in (80.0, 90.0, 98.0, 99.0, 100.0)])[:, 1]
+    assert heights[1] - heights[0] == pytest.approx(heights[3] - heights[2]) == pytest.approx(math.log10(2))
+    assert heights[4] == pytest.approx(-math.log10(scale.LEAST))
+    assert axes.transScale.inverted().transform((0.0, heights[0]))[1] == pytest.approx(80.0)
+    plt.close()
+
+
+def test_curves_are_told_apart_on_one_logarithmic_axis_of_epochs(fill):
+    table = tables.load("mnist_convergence")
+    figure = figures.against_epoch(table, "cpu", fill(table, lambda row, column, seed: [90.0, 95.0, 97.0]))
+    for axes in figure.axes:
+        assert len({line.get_color() for line in axes.lines}) == len(table.columns)
+        assert axes.get_xscale() == "log"
+        assert axes.get_xlim() == pytest.approx((0.9, 3.3))
+    assert "after each epoch" in figure.get_suptitle()
+
+
+class TestLines:
+    GROUPS = MappingProxyType({"": ("SI-DPSGD (LeNet-5)", "DPSGD (LeNet-5)"), "LN": ("DPSGD (LN-LeNet-5)",)})
+
+    def test_rows_of_a_group_share_a_colour_and_differ_in_style(self, fill):
+        store = fill(TABLE, lambda row, column, seed: [95.0 if row.startswith("SI-") else 90.0], seeds=2)
+        figure = lines.drawn(TABLE, "cpu", store, groups=self.GROUPS)
+        ours = [bars.lines[0] for bars in figure.axes[0].containers]
+        assert [line.get_ydata()[1] for line in ours] == [95.0, 90.0, 90.0]
+        assert [line.get_linestyle() for line in ours] == ["-", "--", "-"]
+        assert ours[0].get_color() == ours[1].get_color() != ours[2].get_color()
+        told = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert told == [word for rows in self.GROUPS.values() for row in rows for word in (row, "printed")]
+
+    def test_what_is_printed_stands_at_its_column_and_a_single_run_is_hollow(self, fill):
+        figure = lines.drawn(TABLE, "cpu", fill(TABLE, lambda *_: [95.0]), groups=self.GROUPS)
+        crosses = [line for line in figure.axes[0].lines if line.get_marker() == "+" and len(line.get_xdata())]
+        assert list(crosses[0].get_ydata()) == [99.2, 97.01, 96.34, 94.11, 91.1, 83.0, 78.96, 31.56]
+        assert figure.legends[0].get_texts()[-1].get_text() == "a single run"
+
+
+class TestAgainstPower:
+    TABLE, DASHED = mnist_spectrum.TABLE, [mnist_spectrum.AMPLIFIED, mnist_spectrum.BANDED]
+    DIVERGED = (("p = 1/4", 8.0), (mnist_spectrum.BANDED, 1.0))
+
+    def drawn(self, store):
+        return si_dpsgd.against_power(self.TABLE, "cpu", store, powers=mnist_spectrum.POWERS, dashed=self.DASHED)
+
+    def test_a_cell_that_diverged_is_hollow_and_on_no_line(self, fill):
+        store = fill(self.TABLE, lambda r, c, s: [10.0 if s and (r, c) in self.DIVERGED else 95.0], seeds=2)
+        figure = self.drawn(store)
+        (hollow, *_), curve = ([line for line in figure.axes[0].lines if len(line.get_xdata()) == n] for n in (1, 4))
+        assert (hollow.get_xdata()[0], hollow.get_ydata()[0]) == (0.25, 52.5)
+        assert hollow.get_markerfacecolor() == "white"
+        assert [list(line.get_xdata()) for line in curve] == [[0.0, 0.5, 0.75, 1.0]]
+        levels = [line for line in figure.axes[0].lines if line.get_linestyle() == ":" and len(line.get_xdata())]
+        assert len(levels) == len(self.TABLE.columns) - 1
+        assert figure.legends[0].get_texts()[-1].get_text().startswith("s.e. > 10 points")
+
+    def test_the_legend_says_what_the_levels_are(self, fill):
+        told = [text.get_text() for text in self.drawn(fill(self.TABLE, lambda *_: [95.0])).legends[0].get_texts()]
+        assert told[-2:] == self.DASHED
+
+
+def test_every_line_of_what_is_true_says_for_which_loss_it_is():
+    found = si_dpsgd.claimed_and_true(noise_multiplier=7.1, batch_size=32, examples=60_000, epochs=10)
+    assert set(si_dpsgd.MEANING) == {name for name in found.index if name.startswith("true ε")}
+    assert all("linear loss" in words for words in si_dpsgd.MEANING.values())
 
 
 def test_epsilon_against_epochs_is_the_accountants():

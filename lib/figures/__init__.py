@@ -7,31 +7,34 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from lib import report
+from lib.figures import scale
 from lib.store import Store
 from lib.tables import Column, Printed, Row, Table
 
 sns.set_theme(style="whitegrid", context="notebook")
+HUES = "turbo"  # of columns, in their order: neighbours are told apart
 
 
 def against_column(table: Table, tier: str, store: Store) -> Figure:
-    """Accuracy against the table's column, a panel for each row with its own scale: ours with its standard error,
+    """Accuracy against the table's column, a panel for each row, all on one scale: ours with its standard error,
     hollow where a single run has none; what is printed as crosses, and a printed range as a line.
 
     A row of which there is nothing to show has no panel.
     """
     frame = report.summary(table, tier, store)
     places = {column: i for i, column in enumerate(table.columns)}
-    shown = {row: _printed(table, row) for row in table.rows}
+    shown = {row: printed_of(table, row) for row in table.rows}
     shown = {row: found for row, found in shown.items() if found or frame[frame["row"] == row]["n"].any()}
-    figure, panels = _panels(list(shown), width=4.6, height=3.0)
+    figure, panels = _panels(list(shown), width=4.6, height=3.1)
     for axes, (row, printed) in zip(panels, shown.items(), strict=False):
-        of_row = frame[(frame["row"] == row) & (frame["n"] > 0)]
+        of_row = frame[frame["row"] == row]
         at = [places[None if pd.isna(column) else column] for column in of_row["column"]]
-        if len(of_row):
-            spread = of_row["stderr"].astype(float)
-            axes.errorbar(at, of_row["mean"].astype(float), spread.fillna(0.0), marker="o", label="ours ± s.e.")
+        if of_row["n"].any():
+            mean, spread = of_row["mean"].astype(float), of_row["stderr"].astype(float).fillna(0.0)
+            axes.errorbar(at, mean, spread, marker="o", label="ours ± s.e.")
             single = [(i, cell.mean) for i, cell in zip(at, of_row.itertuples(), strict=True) if cell.n == 1]
             if single:
                 hollow = {"color": "C0", "markerfacecolor": "white", "zorder": 5}
@@ -41,14 +44,12 @@ def against_column(table: Table, tier: str, store: Store) -> Figure:
         for column, number in printed.items():
             if number.up_to is not None:
                 axes.plot([places[column]] * 2, [number.mean, number.up_to], "k-x")
-        axes.set(title=row, ylabel="accuracy (%)")
+        axes.set(title=row)
         axes.set_xticks(range(len(table.columns)), report.heads(table), rotation=30)
-        axes.legend(fontsize="small")
-    figure.suptitle(report.title(table, tier), fontsize="medium")
-    return _closed(figure)
+    return _closed(_together(figure, report.title(table, tier)))
 
 
-def _printed(table: Table, row: Row) -> dict[Column, Printed]:
+def printed_of(table: Table, row: Row) -> dict[Column, Printed]:
     """The numbers that are printed of a row, by column."""
     numbers = {column: table.printed.get((row, column)) for column in table.columns}
     return {column: cell for column, cell in numbers.items() if cell is not None and cell.mean is not None}
@@ -62,7 +63,7 @@ def at_column(table: Table, tier: str, store: Store, *, column: Column) -> Figur
     frame = report.summary(table, tier, store)
     frame = frame[[value == column or (column is None and pd.isna(value)) for value in frame["column"]]]
     found = frame[frame["n"] > 0].set_index("row")
-    printed = {row: numbers[column].mean for row in table.rows if column in (numbers := _printed(table, row))}
+    printed = {row: numbers[column].mean for row in table.rows if column in (numbers := printed_of(table, row))}
     rows = [row for row in table.rows if row in found.index or row in printed]
     figure, axes = plt.subplots(figsize=(9, 1.2 + 0.3 * len(rows)))
     places = {row: i for i, row in enumerate(rows)}
@@ -76,20 +77,23 @@ def at_column(table: Table, tier: str, store: Store, *, column: Column) -> Figur
     return _closed(figure)
 
 
-def against_epoch(table: Table, tier: str, store: Store, *, lowest: float = 0.0) -> Figure:
-    """Accuracy against epoch from ``lowest`` to 100 %, one panel per row, one line per column; the band is the standard
-    error over seeds."""
+def against_epoch(table: Table, tier: str, store: Store) -> Figure:
+    """Accuracy against epoch, on a logarithmic axis: a panel for each row, all on one scale, a line for each column;
+    the band is the standard error over seeds."""
     frame = report.curves(table, tier, store)
     figure, panels = _panels(list(table.rows), width=5.5, height=4.2)
     names = dict(zip(table.columns, report.heads(table), strict=True))
+    palette = dict(zip(names.values(), sns.color_palette(HUES, len(names)), strict=True))
     for axes, row in zip(panels, table.rows, strict=False):
         of_row = frame[frame["row"] == row].assign(line=lambda part: part["column"].map(names))
         if len(of_row):
-            sns.lineplot(of_row, x="epoch", y="accuracy", hue="line", palette="viridis", errorbar="se", ax=axes)
-            axes.legend(title=None, fontsize="small")
-        axes.set(title=row, xlabel="epoch", ylabel="accuracy (%)", ylim=(lowest, 100))
-    figure.suptitle(report.title(table, tier), fontsize="medium")
-    return _closed(figure)
+            sns.lineplot(of_row, x="epoch", y="accuracy", hue="line", palette=palette, errorbar="se", ax=axes)
+            axes.get_legend().remove()
+        axes.set(title=row, xlabel="epoch", ylabel="", xscale="log", xlim=(0.9, 1.1 * max(frame["epoch"], default=1)))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
+    return _closed(_together(figure, report.title(table, tier).replace("after the last epoch", "after each epoch")))
 
 
 def search(table: Table, tier: str, store: Store) -> Figure:
@@ -132,6 +136,23 @@ def _panels(rows: list[str], *, width: float, height: float) -> tuple[Figure, li
     for axes in panels.flat[len(rows) :]:
         axes.set_visible(False)
     return figure, list(panels.flat)
+
+
+def _together(figure: Figure, title: str) -> Figure:
+    """The panels on one scale of accuracies, with one title, and below them one legend of every label in any."""
+    first, *others = figure.axes
+    for axes in others:
+        axes.sharey(first)
+    for axes in figure.axes:
+        scale.of_errors(axes)
+    found = [axes.get_legend_handles_labels() for axes in figure.axes]
+    by_label = {label: handle for handles, labels in found for handle, label in zip(handles, labels, strict=True)}
+    if by_label:
+        how = {"loc": "outside lower center", "ncols": len(by_label), "fontsize": "small"}
+        figure.legend(by_label.values(), by_label, **how)
+    figure.suptitle(title, fontsize="medium")
+    figure.supylabel(scale.LABEL, fontsize="medium")
+    return figure
 
 
 def png(figure: Figure) -> bytes:

@@ -6,11 +6,21 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from lib import accounting, report
+from lib import accounting, figures, report
+from lib.figures import scale
 from lib.figures.dots import dots
 from lib.store import Store
 from lib.tables import Table
+
+DIVERGED = 10.0  # points of standard error: more than runs differ that all train
+LEVELS = ("--", ":")
+BESIDE = 1.1  # where on the axis of p a level's hollow marker is
+MEANING = {  # of the lines of claimed_and_true, for a reader
+    "true ε of θ_T alone": "ε of θ_T, linear loss (any valid claim must reach it)",
+    "true ε of all θ_t": "ε of all θ_t, linear loss, once an epoch in fixed places",
+}
 
 
 def claimed_and_true(
@@ -36,30 +46,41 @@ def claimed_and_true(
 
 
 def claimed_and_true_drawn(**setting: float) -> Figure:
-    """:func:`claimed_and_true` as dots."""
-    found = claimed_and_true(**setting)
+    """:func:`claimed_and_true` as dots, with their ``MEANING``."""
+    found = claimed_and_true(**setting).rename(MEANING)
     true = found.pop("true δ at the claimed ε")
     return dots(found.to_frame("ε"), title=f"δ is {true:.3g} at the claimed ε, not {setting.get('delta', 1e-5):.0e}")
 
 
 def against_power(table: Table, tier: str, store: Store, *, powers: dict[str, float], dashed: Sequence[str]) -> Figure:
-    """Accuracy against p at equal proven ε: a line for each column; ``dashed`` rows, which have no p, as levels."""
-    frame = report.results(table, tier, store)
-    figure, axes = plt.subplots(figsize=(8.5, 4.4), layout="constrained")
-    colours = dict(zip(table.columns, sns.color_palette("viridis", len(table.columns)), strict=True))
-    for column, head in zip(table.columns, report.heads(table), strict=True):
+    """Accuracy ± standard error against p at equal proven ε: a line for each column; ``dashed`` rows, which have no p,
+    as levels.  A cell whose standard error is above ``DIVERGED`` is hollow and on no line."""
+    frame = report.summary(table, tier, store)
+    frame = frame.assign(p=frame["row"].map(powers), diverged=frame["stderr"].astype(float) > DIVERGED)
+    figure, axes = plt.subplots(figsize=(10, 4.6), layout="constrained")
+    keys = []
+    colours = sns.color_palette(figures.HUES, len(table.columns))
+    for colour, column, head in zip(colours, table.columns, report.heads(table), strict=True):
         of_column = frame[frame["column"] == column]
-        on_line = of_column[of_column["row"].isin(powers)].assign(p=lambda part: part["row"].map(powers))
-        if len(on_line):
-            sns.lineplot(
-                on_line, x="p", y="accuracy", color=colours[column], label=head, marker="o", errorbar="se", ax=axes
-            )
-        for row, style in zip(dashed, ("--", ":"), strict=False):
-            level = of_column[of_column["row"] == row]["accuracy"]
-            if len(level):
-                axes.axhline(level.mean(), color=colours[column], linestyle=style, linewidth=1)
-    axes.set(title=f"{table.title}\n-- {dashed[0]}   ·· {dashed[-1]}", xlabel="p", ylabel="accuracy (%)")
-    axes.title.set_fontsize("small")
+        on_line = of_column[of_column["p"].notna()]
+        kept, diverged = on_line[~on_line["diverged"]], of_column[of_column["diverged"]]
+        mean, spread = kept["mean"].astype(float), kept["stderr"].astype(float).fillna(0.0)
+        keys.append(axes.errorbar(kept["p"], mean, spread, color=colour, marker="o", label=head))
+        levels = of_column[of_column["row"].isin(dashed) & of_column["mean"].notna() & ~of_column["diverged"]]
+        for level in levels.itertuples():
+            axes.axhline(level.mean, color=colour, linestyle=LEVELS[dashed.index(level.row)], linewidth=1.2)
+        at = diverged["p"].fillna(BESIDE)
+        axes.plot(at, diverged["mean"].astype(float), "o", color=colour, markerfacecolor="white", markersize=9)
+    for row, style in zip(dashed, LEVELS, strict=False):
+        keys.append(Line2D([], [], linestyle=style, color="grey", label=row))
+    if frame["diverged"].any():
+        label = f"s.e. > {DIVERGED:g} points: not all runs trained\n(at the right: of a row that has no p)"
+        hollow = {"marker": "o", "markerfacecolor": "white", "markersize": 9, "linestyle": ""}
+        keys.append(Line2D([], [], color="grey", label=label, **hollow))
+    axes.set(xlabel="p", ylabel=scale.LABEL, xticks=list(powers.values()))
+    scale.of_errors(axes)
+    figure.legend(handles=keys, loc="outside right center", fontsize="small")
+    figure.suptitle(table.title, fontsize="medium")
     plt.close(figure)
     return figure
 

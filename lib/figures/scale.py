@@ -1,0 +1,26 @@
+"""An axis of accuracies on which 99 and 98 % are as far apart as 90 and 80 %: errors on a logarithmic scale."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator
+
+LEAST = 0.05  # % of error; less is drawn there, as a logarithm has no 0
+TICKS = (0, 30, 50, 70, 80, 90, 95, 98, 99, 99.5, 99.8)
+LABEL = "accuracy (%),\nerrors on a log scale"
+
+
+def of_errors(axes: Axes) -> None:
+    """Make the y-axis one of accuracies (%), each at the height −log₁₀(100 − accuracy)."""
+    axes.set_yscale("function", functions=(_forward, _back))
+    axes.yaxis.set_major_locator(FixedLocator(TICKS))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.autoscale(axis="y")  # with margins on this scale
+
+
+def _forward(accuracy: np.ndarray) -> np.ndarray:
+    return -np.log10(np.maximum(100 - np.asarray(accuracy), LEAST))
+
+
+def _back(height: np.ndarray) -> np.ndarray:
+    return 100 - 10 ** -np.asarray(height)
