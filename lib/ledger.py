@@ -6,6 +6,8 @@ Nothing in either is typed by hand, and neither holds a date or a machine: the s
 import json
 import math
 import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from lib import claims, registry, report, tables
@@ -16,6 +18,8 @@ from lib.tables import Table
 BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
 REPORT = "results/REPORT.md"
 TIERS = ("paper", "cpu")  # of real data, best first
+HEAD = ("| the paper says | verdict | decided by | ε claimed / proven / audited |", "|---|---|---|---|")
+STATUSES = {"holds": "hold", "fails": "fail", "open": "open"}
 # The benches that README shows.
 STEPS = ("private_step", "batch_clipping_step", "public_batch_norm", "runs_together", "mixed_precision")
 
@@ -30,22 +34,51 @@ def verdict(claim: Claim, store: Store) -> tuple[Verdict, str]:
 
 
 def ledger(store: Store) -> str:
-    """The claims as a Markdown table: what is printed, what we found, on which numbers, at which privacy; in short.
-
-    Everything else about a claim stands in REPORT.md beside its exhibit.
-    """
-    lines = ["| the paper says | verdict | decided by | ε claimed / proven / audited |", "|---|---|---|---|"]
-    for claim in claims.every():
-        judged, tier = verdict(claim, store)
-        table = tables.load(claim.table)
-        cells = [
-            f"**{claim.name}**: {claim.words} ([{claim.source}]({REPORT}#{anchor(_heading(table))}))",
-            f"**{judged.status}**, tier {tier}",
-            judged.in_short(),
-            report.privacy(table, tier, store).split(" (")[0],
+    """The claims in Markdown: a table of the headlines, and folded away one of all."""
+    every = claims.every()
+    judged = {claim.name: verdict(claim, store) for claim in every}
+    lines = {claim.name: _line(claim, *judged[claim.name], store) for claim in every}
+    counted = Counter(found.status for found, _ in judged.values())
+    tally = ", ".join(f"{counted[status]} {word}" for status, word in STATUSES.items())
+    return "\n".join(
+        [
+            *(*HEAD, *(lines[claim.name] for claim in every if claim.headline)),
+            f"\n<details><summary>All {len(every)} claims: {tally}</summary>\n",
+            *(*HEAD, *lines.values()),
+            "\n</details>",
         ]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines)
+    )
+
+
+def _line(claim: Claim, judged: Verdict, tier: str, store: Store) -> str:
+    """What is printed, what we found, on which numbers, at which privacy; REPORT.md has the rest beside the exhibit."""
+    table = tables.load(claim.table)
+    cells = [
+        f"**{claim.name}**: {claim.words} ([{claim.source}]({REPORT}#{anchor(_heading(table))}))",
+        f"**{judged.status}**, tier {tier}",
+        judged.in_short(),
+        _privacy(table, judged.in_short(), tier, store),
+    ]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _privacy(table: Table, text: str, tier: str, store: Store) -> str:
+    """Claimed / proven / audited ε of the rows that ``text`` names, in one line for those that are alike.
+
+    A dash where it names none: what it tells then are not accuracies.
+    """
+    named, rows = [], [row for row in table.rows if row not in table.not_run]
+    for row in sorted(rows, key=len, reverse=True):  # one row's name may be a part of another's
+        if row in text:
+            named.append(row)
+            text = text.replace(row, "")
+    answers: dict[str, list[str]] = {}
+    for row in [row for row in rows if row in named]:
+        answer = report.privacy(replace(table, rows=(row,)), tier, store).split(" (")[0]
+        answers.setdefault(answer, []).append(row)
+    if len(answers) < 2:
+        return "".join(answers) or "–"
+    return "<br>".join(f"{', '.join(rows)}: {answer}" for answer, rows in answers.items())
 
 
 def page(store: Store) -> str:

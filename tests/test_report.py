@@ -73,6 +73,19 @@ def test_a_smoke_table_says_that_its_data_are_not_the_papers(tmp_path):
     assert "SMOKE" not in report.title(TABLE, "cpu")
 
 
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("mnist_noise", "digits"),
+        ("agnews_noise", "topics"),
+        ("cifar10_noise", "digits_rgb"),
+        ("cifar10_dpsgd_bn", "digits_rgb and stripes_rgb"),
+    ],
+)
+def test_a_smoke_table_names_the_data_that_it_is_on(table, names):
+    assert report.title(tables.load(table), "smoke").startswith(f"SMOKE TIER, {names}, NOT THE PAPER'S DATA. ")
+
+
 def test_curves_have_a_line_per_epoch(fill):
     frame = report.curves(TABLE, "cpu", fill(TABLE, by_seed, seeds=2))
     assert len(frame) == 36 * 2 * 2
@@ -97,11 +110,29 @@ def test_figures_show_what_is_stored(fill):
     assert line.get_ydata().tolist() == pytest.approx([60.0] * 6)
 
 
+HEADLINES = {claim.name for claim in every() if claim.headline}
+
+
+def test_the_ledger_tells_the_privacy_of_the_rows_that_decide(fill):
+    table = tables.load("agnews_si_dpsgd")
+    store = fill(table, lambda row, column, seed: [80.0 - 9 * row.startswith("SI")], seeds=2)
+    text = ledger.ledger(store)
+    (line,) = (found for found in text.splitlines() if "**Texts: SI-DPSGD is more accurate" in found)
+    assert "| DPSGD (BiLSTM-DL): 0.05 to 7 by pld / 0.05 to 7 or none / none<br>SI-DPSGD (BiLSTM-DL): " in line
+    assert line.endswith(" by rdp_2020 / none / none |")
+    (line, _) = (found for found in text.splitlines() if "**SI-DPSGD has the privacy of DPSGD" in found)
+    assert line.endswith(" | – |")
+    (line,) = (found for found in text.splitlines() if "**Texts: normalisation helps" in found)
+    assert "rdp_2020" not in line
+
+
 def test_the_ledger_has_every_claim_with_its_verdict(fill):
     store = fill(TABLE, by_seed, seeds=2)
     text = ledger.ledger(store)
-    assert len(text.splitlines()) == 2 + len(every())
-    assert all(claim.name in text for claim in every())
+    headlines, rest = text.split("<details>")
+    assert {claim.name for claim in every() if f"| **{claim.name}**" in headlines} == HEADLINES
+    assert all(f"| **{claim.name}**" in rest for claim in every())
+    assert f"All {len(every())} claims" in rest
     page = ledger.page(store)
     assert all(f"## {claim.table}:" in page for claim in every())
     assert page.count("**holds**") == 0  # verdicts in the page are plain words

@@ -36,6 +36,7 @@ class Claim:
     """A sentence of a paper about one table, and how it is judged: ``judge(tier, store)``.
 
     ``says`` is a literal quotation, with … where words are left out; where there is none, ``asks`` is what we ask.
+    ``headline``: whether README shows it before all others.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Claim:
     source: str
     table: str
     judge: Callable[[str, Store], Verdict]
+    headline: bool = False
 
     @property
     def words(self) -> str:

@@ -29,10 +29,10 @@ class Verdict:
         return "\n  ".join([self.status, *self.evidence.split("; ")])
 
     def in_short(self, most: int = 2) -> str:
-        """The tally, at most so many of the decisive numbers and how many more there are; as many of the contrary."""
+        """The tally, at most so many of the decisive numbers, one contrary, and how many more there are of each."""
         told = []
-        for numbers in (self.decisive, self.contrary):
-            told += numbers[:most] + (f"and {len(numbers) - most} more",) * (len(numbers) > most)
+        for numbers, shown in ((self.decisive, most), (self.contrary, 1)):
+            told += numbers[:shown] + (f"and {len(numbers) - shown} more",) * (len(numbers) > shown)
         return self.tally + ("; ".join(told) or self.evidence)
 
 

@@ -26,5 +26,6 @@ CLAIMS = (
         source="abadi section 3.1",
         table="mnist_si_dpsgd",
         judge=_much_smaller,
+        headline=True,
     ),
 )

@@ -127,6 +127,7 @@ CLAIMS = (
         source="bc 4.3 and A.3",
         table="bc_ic_vs_bc",
         judge=lambda tier, store: _above("bc_ic_vs_bc", IC_PAIRS, FALLING, tier, store, margin=CLEAR),
+        headline=True,
     ),
     Claim(
         name="The enhanced clip norms beat Zhang's",
@@ -170,6 +171,7 @@ CLAIMS = (
         source="bc B.1",
         table="bc_noise",
         judge=lambda tier, store: _guarantee(1.5),
+        headline=True,
     ),
     Claim(
         name="Multiplication factors cost no √L",
@@ -177,6 +179,7 @@ CLAIMS = (
         source="bc B.2, not run there",
         table="bc_equal_epsilon",
         judge=_no_penalty,
+        headline=True,
     ),
     Claim(
         name="MNIST at equal ε: batch clipping against individual clipping",
@@ -186,6 +189,7 @@ CLAIMS = (
         judge=lambda tier, store: _at_equal_epsilon(
             [("BC", "IC without BN"), ("BC without BN", "IC without BN")], tier, store
         ),
+        headline=True,
     ),
     Claim(
         name="MNIST at equal ε: layerwise against full-gradient clipping",

@@ -158,6 +158,7 @@ CLAIMS = (
         source="v2 section 2",
         table="mnist_noise",
         judge=lambda tier, store: _flat(("BN-LeNet-300-100", "BN-LeNet-5"), tier, store),
+        headline=True,
     ),
     Claim(
         name="LN networks tolerate weight noise",
@@ -193,6 +194,7 @@ CLAIMS = (
         source="v2 section 2, Figure 1",
         table="mnist_convergence",
         judge=partial(factor_seven, "mnist_convergence"),
+        headline=True,
     ),
     Claim(
         name="LN-BiLSTM tolerates weight noise",

@@ -67,6 +67,7 @@ CLAIMS = (
         source="v2 abstract, algorithm 1",
         table=TABLE,
         judge=_no_privacy_loss,
+        headline=True,
     ),
     Claim(
         name="Normalisation consistently improves DPSGD",
@@ -75,6 +76,7 @@ CLAIMS = (
         source="v2 section 4",
         table=TABLE,
         judge=partial(no_worse, TABLE, [(LN, PLAIN), (GN, PLAIN)]),
+        headline=True,
     ),
     Claim(
         name="Batch norm helps more than layer norm",
@@ -82,6 +84,7 @@ CLAIMS = (
         source="v2 section 4",
         table=TABLE,
         judge=partial(no_worse, TABLE, [(BN, SHORT_LN)]),  # at the same number of epochs
+        headline=True,
     ),
     Claim(
         name="So does batch norm that is private",
@@ -98,6 +101,7 @@ CLAIMS = (
         judge=lambda tier, store: best_reached(
             TABLE, [row for row in tables.load(TABLE).rows if row != BN], BN, tier, store
         ),
+        headline=True,
     ),
     Claim(
         name="Batch norm gains 7 and 10 points at small ε",

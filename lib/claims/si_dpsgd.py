@@ -139,6 +139,7 @@ CLAIMS = (
         source="v1 section 5",
         table=TABLE,
         judge=partial(_at_the_same_claim, TABLE, PAIRS),
+        headline=True,
     ),
     Claim(
         name="SI-DPSGD has the privacy of DPSGD",
@@ -147,6 +148,7 @@ CLAIMS = (
         source="v1 section 4, after lemma 4.1",
         table=TABLE,
         judge=_same_privacy,
+        headline=True,
     ),
     Claim(
         name="DPSGD loses half of its accuracy at ε = 0.025",

@@ -16,6 +16,7 @@ CLAIMS = (
         source="v1 section 5",
         table=TABLE,
         judge=partial(no_worse, TABLE, [(SI_DPSGD, PLAIN)]),
+        headline=True,
     ),
     Claim(
         name="Noise that is taken away later helps, if it is counted",

@@ -88,6 +88,7 @@ CLAIMS = (
         source="v1 abstract, v2 Table 3",
         table=NOISE,
         judge=partial(unharmed, NOISE, ("BN-ResNet-18", "BN-VGG-16"), HARM),
+        headline=True,
     ),
     Claim(
         name="CIFAR-10: one norm layer less, more vulnerable",

@@ -2,13 +2,15 @@
 
 from lib.store import Record
 
+UNBOUNDED = "∞"  # a claim that is stored as null: its accountant finds no bound
+
 
 def of_cell(records: list[Record]) -> str:
     """``1 by pld / 1 / none (why)``: the different answers of a cell's records, claimed / proven / audited."""
     answers = {}
     for record in records:
         block = record["privacy"]
-        claimed = ", ".join(f"{_epsilon(epsilon)} by {name}" for name, epsilon in block["claimed"].items()) or "none"
+        claimed = _claimed(list(block["claimed"].items()))
         proven, audited = block["proven"], block["audited"]
         answers[
             f"{claimed} / {_epsilon(proven['epsilon'])} / "
@@ -26,7 +28,7 @@ def of_cells(cells: list[list[Record]]) -> str:
     claims = [(name, epsilon) for block in blocks for name, epsilon in block["claimed"].items()]
     audits = [block["audited"]["epsilon"] for block in blocks if block["audited"] is not None]
     parts = [
-        f"{_range([e for _, e in claims])} by {', '.join(dict.fromkeys(name for name, _ in claims))}",
+        _claimed(claims),
         _range([block["proven"]["epsilon"] for block in blocks]),
         _range(audits) if audits else "none",
     ]
@@ -34,13 +36,22 @@ def of_cells(cells: list[list[Record]]) -> str:
     return f"{' / '.join(parts)} ({'; '.join(reasons)})"
 
 
-def _range(epsilons: list[float | None]) -> str:
+def _claimed(claims: list[tuple[str, float | None]]) -> str:
+    if not claims:
+        return "none"
+    return f"{_range([e for _, e in claims], UNBOUNDED)} by {', '.join(dict.fromkeys(name for name, _ in claims))}"
+
+
+def _range(epsilons: list[float | None], unknown: str = "none") -> str:
     """``0.5 to 7 or none``."""
     known = [epsilon for epsilon in epsilons if epsilon is not None]
     least, most = (_epsilon(f(known)) if known else "" for f in (min, max))
     told = [least if least == most else f"{least} to {most}"] if known else []
-    return " or ".join(told + ["none"] * (len(known) < len(epsilons)))
+    return " or ".join(told + [unknown] * (len(known) < len(epsilons)))
 
 
-def _epsilon(epsilon: float | None) -> str:
-    return "none" if epsilon is None else f"{epsilon:.3g}"
+def _epsilon(epsilon: float | None, unknown: str = "none") -> str:
+    """What is beyond 1000 differs in nothing that matters: e^1000 times as likely is no promise."""
+    if epsilon is None:
+        return unknown
+    return f"{epsilon:.3g}" if epsilon <= 1000 else "> 1000"
