@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from conftest import make_run
 
 from lib import data
 from lib.data import DataError
 from lib.generators import generator
+from lib.train import train
 
 ARRAYS = {
     "train_images": np.arange(6 * 28 * 28, dtype=np.uint8).reshape(6, 28, 28),
@@ -66,6 +68,8 @@ def test_kmnist_may_have_its_test_images_only(folder):
     np.savez(folder / "kmnist.npz", test_images=ARRAYS["test_images"], test_labels=ARRAYS["test_labels"])
     assert len(data.load("kmnist").train_labels) == 0
     assert data.load("kmnist").test_inputs.shape == (3, 1, 28, 28)
+    with pytest.raises(ValueError, match="dataset: expected one with training examples; got 'kmnist', which has none"):
+        train(make_run(dataset="kmnist"))
 
 
 def test_a_missing_file_is_downloaded_once_and_kept(folder, monkeypatch):

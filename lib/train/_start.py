@@ -28,6 +28,8 @@ def dataset_of(run: Run, device: torch.device) -> Data:
     is public in every run.
     """
     dataset = data.load(run.dataset, device=device)
+    if not len(dataset.train_labels):
+        raise ValueError(f"dataset: expected one with training examples; got {run.dataset!r}, which has none here")
     if run.pretrained_on:
         dataset = pretrained.features_of(run, dataset)
     dataset, public = _without_public(run, dataset)
