@@ -106,9 +106,13 @@ def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
 
 
 def title(table: Table, tier: str) -> str:
-    """What the table shows and where it is printed; a smoke table says that it is not the papers' data."""
-    smoke = "SMOKE TIER, scikit-learn's digits, NOT THE PAPER'S DATA. " if tier == "smoke" else ""
-    return f"{smoke}{table.title} ({table.source}; tier {tier})"
+    """What the table shows and where it is printed; a smoke table says on which data, which are not the papers'."""
+    shown = f"{table.title} ({table.source}; tier {tier})"
+    if tier != "smoke":
+        return shown
+    points = {cell: (table.points(*cell, tier) or [{}])[0] for cell in table.cells}
+    names = {name for cell in points for name in table.cell(*cell, seed=0, tier=tier, **points[cell]).datasets}
+    return f"SMOKE TIER, {' and '.join(sorted(names))}, NOT THE PAPER'S DATA. {shown}"
 
 
 def heads(table: Table) -> list[str]:

@@ -217,6 +217,11 @@ class Run:
         )
 
     @property
+    def datasets(self) -> set[str]:
+        """The data sets that it takes examples from."""
+        return {self.dataset, self.pretrained_on, self.public_dataset} - {""}
+
+    @property
     def words(self) -> str:
         """A few words for people, the readable half of the run's file name; not unique."""
         parts = [self.model] + [w for w in (self.norm, self.method) if w not in ("none", "non_private")]

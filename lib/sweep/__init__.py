@@ -79,9 +79,7 @@ def run(
         for asked in stage(table, plan, store):
             store.get(asked)  # a damaged record is refused here, before anything is trained
     wanted = [asked for stage in stages for asked in stage(table, plan, store) if asked not in store]
-    for name in {
-        name for asked in wanted for name in (asked.dataset, asked.pretrained_on, asked.public_dataset) if name
-    }:
+    for name in {name for asked in wanted for name in asked.datasets}:
         data.load(name)  # a data error is raised here, once, rather than by every worker
 
     def missing(stage: Stage) -> list[Run]:
