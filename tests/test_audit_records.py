@@ -118,6 +118,13 @@ def test_the_command_refuses_what_there_is_not(arguments, message):
     assert message in done.stderr
 
 
+@pytest.mark.parametrize("name", audit_command.MEASURED)
+def test_every_measurement_names_the_command_that_makes_it(name):
+    """As the command itself takes it: without the name it measures nothing."""
+    page = sys.modules[audit_command.MEASURED[name].__module__].__doc__
+    assert [line.strip() for line in page.splitlines() if "python -m" in line] == [f"python -m lib.audit {name}"]
+
+
 def test_the_command_attacks_again_if_it_is_told_to(tmp_path, monkeypatch):
     record = train(make_run(**RUNS["si_dpsgd"]))
     store = Store(tmp_path, read_only=False)

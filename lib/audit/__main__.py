@@ -1,4 +1,4 @@
-"""``python -m lib.audit [sensitivity | v1 | mislabelled | records]``: measure, attack, and store what is found."""
+"""``python -m lib.audit sensitivity`` (or ``v1``, ``mislabelled``, ``records``): attack, and store what is found."""
 
 import argparse
 import time

@@ -1,6 +1,6 @@
 """The sensitivity of one DPSGD step of LeNet-5 on MNIST, for every normalisation and several clip norms.
 
-    python -m lib.audit
+    python -m lib.audit sensitivity
 
 measures it on a fresh network, L = 32 private and M = 30 public images as in v1, and stores it under
 ``results/audits``.  A search finds lower bounds; 2 C is what clipping promises when one example is replaced.
