@@ -34,11 +34,12 @@ def page(store: Store, notebooks: Sequence[Path]) -> str:
     """The whole page, from the records of ``store`` and the notebooks as they were executed."""
     markdown = mistune.create_markdown(escape=True, plugins=["table"])
     add_toc_hook(markdown, heading_id=lambda heading, _: ledger.anchor(heading["text"]))
+    folding = mistune.create_markdown(escape=False, plugins=["table"])  # the ledger's details and line breaks are HTML
     found = ledger.ledger(store).replace(f"({ledger.REPORT}#", "(#")  # its exhibits are on this page
     # Exhibit by exhibit: the parser's time grows with the square of the length.
     exhibits = "".join(markdown(part) for part in re.split(r"\n(?=## )", ledger.page(store)))
     parts = [
-        ("claims", "What the papers claim, and what we found", markdown(found)),
+        ("claims", "What the papers claim, and what we found", folding(found)),
         ("report", "Every exhibit, printed and ours", exhibits),
         *((path.stem, *_notebook(path)) for path in notebooks),
     ]
