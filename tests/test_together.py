@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from lib.grads import clipped_sum, stacked
 from lib.layers import NoisyLinear, noisy_layers, set_weight_noise
 from lib.methods.dpsgd import LOSS
 from lib.run import Run
-from lib.train import SMALL, OutOfTime, alike, train, train_together
+from lib.train import SMALL, OutOfTime, _training, alike, train, train_together
 
 PRIVATE = {"method": "dpsgd", "optimizer": "sgd", "lr": 0.3, "clip_norm": 0.5, "noise_multiplier": 1.0}
 PRIVATE |= {"sampler": "poisson", "momentum": 0.5, "model": "tf_privacy", "epochs": 1}
@@ -234,3 +235,26 @@ def test_those_that_are_not_equally_far_go_on_by_themselves(tmp_path):
     assert [record["env"]["flags"]["together"] for record in records] == [1, 2, 2]
     assert [record["id"] for record in records] == [run.id for run in runs]
     assert without_time(records[0]) == without_time(train(runs[0]))
+
+
+@pytest.mark.parametrize("alone", [1, 3])
+def test_no_second_is_booked_twice(alone, tmp_path, monkeypatch):
+    """By a clock that moves with every step and test batch: runs cut off alone, then trained as far as they go along.
+
+    Whoever waits for the others, or goes on with them, has the time that he had and his part of what they share.
+    """
+    runs, clock = runs_of(*SHARED["weight noise"]), [0.0]
+    monkeypatch.setattr(_training, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+    def beat():
+        clock[0] += 1.0
+
+    train(runs[0], beat=beat)
+    whole, clock[0] = clock[0], 0.0
+    files = [tmp_path / f"{run.id}.checkpoint" for run in runs]
+    for run, file in list(zip(runs, files, strict=True))[:alone]:
+        with pytest.raises(OutOfTime):
+            train(run, checkpoint=file, deadline=time.time(), beat=beat)
+    seconds = [record["env"]["seconds"] for record in train_together(runs, checkpoints=files, beat=beat)]
+    assert sum(seconds) == pytest.approx(clock[0], abs=0.2)  # records have tenths
+    assert (seconds[0] == whole) == (alone == 1)

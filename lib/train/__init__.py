@@ -9,11 +9,12 @@ No record is stored here; see :mod:`lib.sweep`.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -127,20 +128,24 @@ def _finished(
 
 def _finish(trainings: list[Training], pause: Callable[[], None], beat: Callable[[], None]) -> None:
     first = trainings[0]
-    for training in trainings:
-        training.together = len(trainings)
-    while not first.finished:
-        with ExitStack() as opened:
-            epochs = [opened.enter_context(training.epoch()) for training in trainings]
-            for batches in zip(*epochs, strict=True):
-                _step(trainings, [t.examples(batch) for t, batch in zip(trainings, batches, strict=True)])
-                beat()
-                if not first.epoch_is_over:  # the test is a part of the epoch
-                    pause()
-        for training in trainings:
-            training.test(beat)
-        if not first.finished:
-            pause()
+    with _all(training.shared_by(len(trainings)) for training in trainings):
+        while not first.finished:
+            with _all(training.epoch() for training in trainings) as epochs:
+                for batches in zip(*epochs, strict=True):
+                    _step(trainings, [t.examples(batch) for t, batch in zip(trainings, batches, strict=True)])
+                    beat()
+                    if not first.epoch_is_over:  # the test is a part of the epoch
+                        pause()
+            for training in trainings:
+                training.test(beat)
+            if not first.finished:
+                pause()
+
+
+@contextmanager
+def _all(managers: Iterable[AbstractContextManager[Any]]) -> Iterator[list[Any]]:
+    with ExitStack() as opened:
+        yield [opened.enter_context(manager) for manager in managers]
 
 
 def _step(trainings: list[Training], batches: list[methods.Batch]) -> None:

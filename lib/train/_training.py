@@ -30,7 +30,7 @@ class Training:
 
     def __init__(self, run: Run, device: torch.device, precision: str = "float32") -> None:
         self.run, self.device, self.precision, self.step = run, device, precision, 0
-        self.together = 1  # how many runs share the time
+        self.together, self._clock = 1, None  # how many runs share the time, and since when; None: it is not this run's
         self.started, self._seconds = datetime.now(UTC), 0.0
         self._losses: list[Tensor | None] = []  # of this epoch, on the device
         self._opening: dict[str, Tensor] = {}  # the generators' states when this epoch began
@@ -43,12 +43,12 @@ class Training:
 
         ``data``: the run's, where they are at hand.
         """
-        self._clock = time.perf_counter()
-        self.data = data or dataset_of(self.run, self.device)
-        self._dataset, self._public = self.data
-        if self.data_sha256 is None:
-            self.data_sha256 = self._dataset.sha256
-            self._start()
+        with self.shared_by(1):
+            self.data = data or dataset_of(self.run, self.device)
+            self._dataset, self._public = self.data
+            if self.data_sha256 is None:
+                self.data_sha256 = self._dataset.sha256
+                self._start()
         if self._dataset.sha256 != self.data_sha256:
             raise CheckpointError(
                 f"{self.run.words}: expected {self.run.dataset} with SHA-256 {self.data_sha256}, on which the run "
@@ -65,13 +65,21 @@ class Training:
         self.optimizer, self.schedule = optimizer_of(self.method, self.model)
 
     def __getstate__(self) -> dict[str, Any]:
-        away = ("data", "_dataset", "_public", "_clock")
-        return {name: value for name, value in vars(self).items() if name not in away} | {"_seconds": self.seconds}
+        kept = {name: value for name, value in vars(self).items() if name not in ("data", "_dataset", "_public")}
+        return kept | {"_seconds": self.seconds, "_clock": None}
+
+    @contextmanager
+    def shared_by(self, runs: int) -> Iterator[None]:
+        """Inside, time is spent on this run, as one of so many ``runs``."""
+        self.together, self._clock = runs, time.perf_counter()
+        yield
+        self._seconds, self._clock = self.seconds, None
 
     @property
     def seconds(self) -> float:
-        """Time spent, before and after interruptions."""
-        return self._seconds + time.perf_counter() - self._clock
+        """This run's part of the time, before and after interruptions."""
+        passed = 0.0 if self._clock is None else time.perf_counter() - self._clock
+        return self._seconds + passed / self.together
 
     @property
     def finished(self) -> bool:
@@ -130,7 +138,7 @@ class Training:
         run, split = self.run, "validation" if self.run.validation_examples else "test"
         how = {
             "started": self.started,
-            "seconds": self.seconds / self.together,
+            "seconds": self.seconds,
             "together": self.together,
             "precision": self.precision,
             "data": self._dataset.size,
