@@ -1,9 +1,11 @@
-"""Turning an accountant around: from a budget to the noise it needs, or to the steps it allows.
+"""Turning an accountant around: from a budget to the noise it needs, or to the steps it allows; and δ(ε) to ε(δ).
 
 >>> round(smallest_noise(lambda z: 1 / z, 0.25, "example"), 3)
 4.0
 >>> most_steps(lambda count: 0.3 * count, 1.0)
 3
+>>> round(smallest_epsilon(lambda epsilon: math.exp(-epsilon), 0.1), 3), smallest_epsilon(lambda epsilon: 0.01, 0.1)
+(2.303, 0.0)
 """
 
 import math
@@ -61,3 +63,13 @@ def most_steps(spent: Callable[[int], float], budget: float) -> int:
         middle = (within + beyond) // 2
         within, beyond = (middle, beyond) if spent(middle) <= budget else (within, middle)
     return within
+
+
+def smallest_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
+    """The ε of at least 0 with ``delta_at(ε)`` = ``delta``, or 0 if it is less there; ``delta_at`` falls to 0."""
+    if delta_at(0.0) <= delta:
+        return 0.0
+    upper = 1.0
+    while delta_at(upper) > delta:
+        upper *= 2
+    return brentq(lambda epsilon: delta_at(epsilon) - delta, 0.0, upper, rtol=1e-12)

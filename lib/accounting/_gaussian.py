@@ -65,11 +65,16 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """δ at ``epsilon`` of a µ-GDP mechanism: Φ(µ/2 − ε/µ) − e^ε Φ(−µ/2 − ε/µ)."""
-    if math.isinf(mu):
-        return 1.0
-    log_second = epsilon + norm.logcdf(-mu / 2 - epsilon / mu)  # in logarithms, since e^ε overflows
-    return max(0.0, float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(min(log_second, 0.0))))
+    """δ at ``epsilon`` of a µ-GDP mechanism; 1 where µ is ∞."""
+    return float(gdp_deltas(np.array(mu), epsilon))
+
+
+def gdp_deltas(mu: np.ndarray, epsilon: float) -> np.ndarray:
+    """δ at ``epsilon`` for every µ: Φ(µ/2 − ε/µ) − e^ε Φ(−µ/2 − ε/µ)."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # where µ is 0, and so δ
+        second = np.exp(np.minimum(epsilon + norm.logcdf(-mu / 2 - epsilon / mu), 0.0))  # since e^ε alone overflows
+        deltas = norm.cdf(mu / 2 - epsilon / mu) - second
+    return np.where(mu > 0, np.maximum(deltas, 0.0), 0.0)
 
 
 def _two_of(epsilon: float | None, delta: float | None, z: float | None) -> tuple[float | None, ...]:

@@ -13,12 +13,12 @@ same guarantee as DPSGD" does not follow.  Constant step size, no momentum; neig
 """
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.stats import binom
 
+from lib.accounting._calibration import smallest_epsilon
 from lib.accounting._event import Event, check_name, checked_delta, checked_epsilon
 from lib.accounting._gaussian import gdp_delta, gdp_epsilon
 from lib.accounting._mixture import hockey_stick
@@ -49,12 +49,7 @@ def si_dpsgd_epsilon(
         return math.inf
     if released == "transcript":
         return gdp_epsilon(_transcript_mu(event), delta)
-    if _last_delta(event, 0.0) <= delta:
-        return 0.0
-    upper = 1.0
-    while _last_delta(event, upper) > delta:
-        upper *= 2
-    return brentq(lambda epsilon: _last_delta(event, epsilon) - delta, 0.0, upper, rtol=1e-12)
+    return smallest_epsilon(partial(_last_delta, event), delta)
 
 
 def si_dpsgd_delta(

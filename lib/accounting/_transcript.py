@@ -21,11 +21,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
-from scipy.stats import binom, norm, poisson
+from scipy.stats import binom, poisson
 
+from lib.accounting._calibration import smallest_epsilon
 from lib.accounting._event import Event, checked_delta
+from lib.accounting._gaussian import gdp_deltas
 
 NEGLIGIBLE = 1e-7  # part of δ that numbers of participations may have which are not counted
 
@@ -75,16 +75,11 @@ def si_dpsgd_proven_epsilon(
     counts, weights = _participations(event, negligible)
     shifts = counts * moved * event.sensitivity
 
-    def excess(epsilon: float) -> float:
-        return float(weights @ _gdp_deltas(shifts, epsilon)) + negligible - delta
+    def delta_at(epsilon: float) -> float:
+        return float(weights @ gdp_deltas(shifts, epsilon)) + negligible
 
-    if excess(0.0) <= 0:
-        return 0.0
-    upper = 1.0
-    while excess(upper) > 0:
-        upper *= 2
-    epsilon = brentq(excess, 0.0, upper, rtol=1e-12)
-    return epsilon if excess(epsilon) <= 0 else math.nextafter(epsilon, math.inf) * (1 + 1e-9)
+    epsilon = smallest_epsilon(delta_at, delta)
+    return epsilon if delta_at(epsilon) <= delta else math.nextafter(epsilon, math.inf) * (1 + 1e-9)
 
 
 def _participations(event: Event, negligible: float) -> tuple[np.ndarray, np.ndarray]:
@@ -109,11 +104,3 @@ def _participations(event: Event, negligible: float) -> tuple[np.ndarray, np.nda
     most = int(law.isf(negligible)) + 1
     counts = np.arange(most + 1)
     return counts, law.pmf(counts)
-
-
-def _gdp_deltas(mu: np.ndarray, epsilon: float) -> np.ndarray:
-    """δ at ε of every µ: Φ(µ/2 − ε/µ) − e^ε Φ(−µ/2 − ε/µ)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        second = np.exp(np.minimum(epsilon + log_ndtr(-mu / 2 - epsilon / mu), 0.0))
-        deltas = norm.cdf(mu / 2 - epsilon / mu) - second
-    return np.where(mu > 0, np.maximum(deltas, 0.0), 0.0)
