@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, agnews_noise, printed
-from lib.tables.mnist_si_dpsgd import METHODS, regime
+from lib.tables._dpsgd import METHODS, regime
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05)
 ROWS = {

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _cifar, _public, printed
-from lib.tables.mnist_si_dpsgd import METHODS, regime
+from lib.tables._dpsgd import METHODS, regime
 
 COLUMNS = (None, 8.0, 4.0, 2.0)
 PLAIN, LN, BN = "DPSGD (TF-tutorial) [Abadi et al.]", "DPSGD (LN-TF-tutorial)", "DPSGD (BN-TF-tutorial)"

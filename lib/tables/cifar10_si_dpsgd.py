@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _cifar, _public, cifar10_dpsgd_bn, printed
-from lib.tables.mnist_si_dpsgd import METHODS, regime
+from lib.tables._dpsgd import METHODS, regime
 
 COLUMNS = (None, 8.0, 4.0, 2.0, 1.0, 0.5, 0.1, 0.05)
 PLAIN = "DPSGD (TF-tutorial) [1]"

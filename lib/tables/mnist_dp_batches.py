@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from lib.run import Run
 from lib.tables import Table, mnist_si_dpsgd
+from lib.tables._dpsgd import regime
 
 PLAIN, LN = "DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)"
 ROWS = {  # the row of v1 Table 4 it is like; whether its batches are large
@@ -33,7 +34,7 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
 
 def _changed(run: Run, epsilon: float, large: bool, tier: str) -> Run:
     sizes = mnist_si_dpsgd.SIZES[tier].batch_sizes
-    return replace(run, epsilon=epsilon, batch_size=max(sizes) if large else sizes[mnist_si_dpsgd.regime(1.0)])
+    return replace(run, epsilon=epsilon, batch_size=max(sizes) if large else sizes[regime(1.0)])
 
 
 TABLE = Table(

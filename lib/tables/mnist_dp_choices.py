@@ -5,10 +5,8 @@ has ReLU and a norm without them.  Clipped training lets the activations of a Re
 (Papernot et al. 2020, 2007.14191); and every parameter carries noise, so those that are not needed cost accuracy.
 """
 
-from dataclasses import replace
-
-from lib.run import Run
 from lib.tables import Table, mnist_si_dpsgd
+from lib.tables._choices import Choices
 
 ROWS = {
     "LeNet-5, tanh, as in the table": ("DPSGD (LeNet-5)", {}),
@@ -18,18 +16,7 @@ ROWS = {
     "LN-LeNet-5, tanh": ("DPSGD (LN-LeNet-5)", {"activation": "tanh"}),
 }
 
-
-def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
-    """The table's run with one choice changed."""
-    of_table, changes = ROWS[row]
-    return replace(mnist_si_dpsgd.cell(of_table, column, seed=seed, tier=tier, lr=lr), **changes)
-
-
-def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
-    """The table's tuning runs with the same choice changed."""
-    of_table, changes = ROWS[row]
-    return replace(mnist_si_dpsgd.tuning(of_table, column, tier=tier, lr=lr), **changes)
-
+_CELLS = Choices(mnist_si_dpsgd.TABLE, ROWS, searched=True)
 
 TABLE = Table(
     name="mnist_dp_choices",
@@ -39,7 +26,7 @@ TABLE = Table(
     rows=tuple(ROWS),
     column="epsilon",
     columns=(1.0,),
-    cell=cell,
+    cell=_CELLS.cell,
     grid=mnist_si_dpsgd.TABLE.grid,
-    tuning=tuning,
+    tuning=_CELLS.tuning,
 )

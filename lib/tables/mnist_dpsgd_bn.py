@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _public, mnist_si_dpsgd, printed
+from lib.tables._dpsgd import regime
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05)
 PLAIN, LN, BN = "DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)", "DPSGD (BN-LeNet-5)"
@@ -52,7 +53,7 @@ def cell(row: str, column: float | None, *, seed: int, tier: str, lr: float = 0.
     """One run at ε = ``column``."""
     step = lr if column is None else lr * ROWS[row].step
     run = mnist_si_dpsgd.cell(ROWS[row].like, column, seed=seed, tier=tier, lr=step)
-    return _changed(run, ROWS[row], tier, _public.EPOCHS[tier][mnist_si_dpsgd.regime(column)])
+    return _changed(run, ROWS[row], tier, _public.EPOCHS[tier][regime(column)])
 
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:

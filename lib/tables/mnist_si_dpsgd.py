@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _public, printed
+from lib.tables._dpsgd import METHODS, regime
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05, 0.025)
 
@@ -79,10 +80,6 @@ _PRINTED = {  # ε: ∞, 7, 3, 1, .5, .1, .05, .025
     "SI-DPSGD (LeNet-5)": (99.2, 98.9, 98.9, 98.72, 99.1, 99.0, 98.84, 90.82),
     "SI-DPSGD (LN-LeNet-5)": (99.2, 98.85, 98.3, 98.41, 98.56, 97.92, 97.54, 98.36),
     "SI-DPSGD (BN-LeNet-5)": (99.2, 99.17, 99.17, 99.15, 99.18, 99.14, 99.12, 98.58),
-}
-METHODS = {
-    "dpsgd": {"clip_norm": 0.5, "momentum": 0.9, "lr_schedule": "linear", "accountant": "pld"},
-    "si_dpsgd": {"clip_norm": 3.1, "accountant": "rdp_2020"},
 }
 TUNED_AT = {7.0: 3.0}  # where noise hardly matters, one search serves two columns
 BATCH_NORM_TUNED_AT = {7.0: 1.0, 3.0: 1.0, 0.5: 1.0, 0.1: 0.05, 0.025: 0.05}
@@ -150,11 +147,6 @@ def _private(network: Network, epsilon: float, settings: dict[str, Any]) -> Run:
         **METHODS[network.method],
         **settings,
     )
-
-
-def regime(epsilon: float | None, as_at_1: float = 1.0) -> int:
-    """Which of a tier's sizes is meant; ``as_at_1``: the smallest ε that has those of ε = 1."""
-    return 0 if epsilon is None else 1 if epsilon >= 3 else 2 if epsilon >= as_at_1 else 3 if epsilon >= 0.5 else 4
 
 
 TABLE = Table(

@@ -1,0 +1,15 @@
+"""What the exhibits with a column for every ε have in common: each method's settings, and the regimes of ε.
+
+DPSGD has a step size that falls to 0, and SI-DPSGD, whose noise is scaled by the step size of the moment, v1's constant
+one, without momentum, and v1's clip norm and accountant.
+"""
+
+METHODS = {
+    "dpsgd": {"clip_norm": 0.5, "momentum": 0.9, "lr_schedule": "linear", "accountant": "pld"},
+    "si_dpsgd": {"clip_norm": 3.1, "accountant": "rdp_2020"},
+}
+
+
+def regime(epsilon: float | None, as_at_1: float = 1.0) -> int:
+    """Which of a tier's sizes is meant; ``as_at_1``: the smallest ε that has those of ε = 1."""
+    return 0 if epsilon is None else 1 if epsilon >= 3 else 2 if epsilon >= as_at_1 else 3 if epsilon >= 0.5 else 4
