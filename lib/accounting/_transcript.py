@@ -101,6 +101,8 @@ def _participations(event: Event, negligible: float) -> tuple[np.ndarray, np.nda
         law = poisson(-steps * math.log1p(-q))
     else:
         law = binom(steps, q)
-    most = int(law.isf(negligible)) + 1
+    most = int(law.isf(max(negligible, 1e-16))) + 1  # below that 1 − p is 1 to scipy's inverse
+    while law.sf(most) > negligible:
+        most += 1
     counts = np.arange(most + 1)
     return counts, law.pmf(counts)
