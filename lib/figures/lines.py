@@ -1,7 +1,7 @@
 """Rows of a table as lines against its column, on one axis."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import chain, cycle
 
 import matplotlib.pyplot as plt
 import seaborn as sns
@@ -19,6 +19,7 @@ def drawn(table: Table, tier: str, store: Store, *, groups: Mapping[str, Sequenc
     """Accuracy against the table's column: a colour for each of ``groups``, solid for its first row, dashed and dotted
     for the next; ours with its standard error, hollow where a single run has none; what is printed as crosses."""
     frame = report.summary(table, tier, store)
+    frame = frame[frame["row"].isin(chain(*groups.values()))]
     figure, axes = plt.subplots(figsize=(11, 4.4), layout="constrained")
     keys = []
     for colour, rows in zip(cycle(sns.color_palette("colorblind")), groups.values(), strict=False):
