@@ -27,9 +27,11 @@ def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
 
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
-    """The same, shorter, on a validation split of the training data."""
+    """The same, shorter, on a validation split of the training data; as short for all rows."""
     like, large = ROWS[row]
-    return _changed(mnist_si_dpsgd.tuning(like, max(column, 1.0), tier=tier, lr=lr), column, large, tier)
+    run = mnist_si_dpsgd.tuning(like, max(column, 1.0), tier=tier, lr=lr)
+    epochs = mnist_si_dpsgd.SIZES[tier].tuning_epochs[regime(max(column, 1.0))]
+    return replace(_changed(run, column, large, tier), epochs=epochs)
 
 
 def _changed(run: Run, epsilon: float, large: bool, tier: str) -> Run:

@@ -8,8 +8,8 @@ C = 3.1, noise from the ε that it *claims*, by the accountant that v1 used.  Wh
 limits what is learnt, hence small batches; where it is small, noise does, hence large batches and short runs.  With
 layer norm steps may be larger, and batches are large for every ε.  abadi's dense network gains from long runs in very
 large batches where ε ≥ 1.  The plain LeNet-5 searches with all its epochs where ε ≥ 3: with a quarter of them, and so
-much less noise, it chose steps with which it was less accurate at ε = 3 than at 1, in batches of either size
-(:mod:`lib.tables.mnist_dp_batches`).
+much less noise, it chose longer ones.  (In :mod:`lib.tables.mnist_dp_batches`, where all rows search with a quarter, it
+is less accurate at ε = 3 than at 1.)
 
 Under clipping, plain convolutional networks are given tanh for ReLU, and LN-LeNet-5 the layer norm of v1's code,
 without γ and β: :mod:`lib.tables.mnist_dp_choices` measures what either is worth.  These two choices, the clip norm
