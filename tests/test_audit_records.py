@@ -76,6 +76,17 @@ def test_an_older_proof_is_replaced():
     assert records.block(record, {})["proven"] == today
 
 
+def test_what_differs_by_the_rounding_of_another_machine_stays_and_words_are_todays():
+    record = train(make_run(**RUNS["dpsgd, noise from ε"]))
+    record["privacy"] = today = records.block(record, {})
+    there = today | {"claimed": {"pld": today["claimed"]["pld"] * (1 + 1e-9)}}
+    there["proven"] = today["proven"] | {"epsilon": today["proven"]["epsilon"] * (1 - 1e-9), "why": "sensitivity 3C"}
+    block = records.block(record | {"privacy": there}, records.stored([record]))
+    assert block == there | {"proven": there["proven"] | {"why": today["proven"]["why"]}}
+    there["proven"]["epsilon"] *= 1.001
+    assert records.block(record | {"privacy": there}, records.stored([record]))["proven"] == today["proven"]
+
+
 def test_what_the_canaries_do_not_fit_is_not_audited():
     assert records.block(train(make_run()), {})["audited"] is None
     clipped = PRIVATE | {"method": "batch_clipping", "mini_set_size": 144, "noise_multiplier": 2.0}
