@@ -320,7 +320,7 @@ class TestConverged:
 
     def test_training_goes_on_with_the_others(self):
         record = train(bc(fix_converged="epoch", noise_multiplier=0.5, lr=0.5, epochs=3, clip_norm=1.0))
-        assert record["metrics"]["test_accuracy"] > 30
+        assert record["metrics"]["test_accuracy"] > 20
 
 
 @pytest.mark.parametrize("statistics", ["running", "public", "batch"])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -45,16 +46,16 @@ class Groups:
 
     def norms(self, squares: Mapping[str, Tensor]) -> Tensor:
         """Norms (B, groups) from the squared norms (B,) of every parameter's gradient."""
-        scaled = {name: square * self._scales.get(name, 1.0) ** 2 for name, square in squares.items()}
-        members = [[square for name, square in scaled.items() if self.of[name] == i] for i in range(len(self.names))]
-        zeros = torch.zeros_like(next(iter(squares.values())))
-        return torch.stack([sum(of_group, zeros) for of_group in members], dim=1).sqrt()
+        members: list[list[Tensor]] = [[] for _ in self.names]
+        for name, square in squares.items():
+            scale = self._scales.get(name)
+            members[self.of[name]].append(square if scale is None else square * scale**2)
+        return torch.stack([reduce(torch.add, of_group) for of_group in members], dim=1).sqrt()
 
     def factors(self, norms: Tensor) -> Tensor:
         """What each example's gradient is multiplied with, (B, groups): min(1, C/‖g‖); 0 where ‖g‖ is not finite."""
-        clip = torch.tensor(self._norms, dtype=norms.dtype, device=norms.device)
-        factors = torch.where(norms <= clip, torch.ones_like(norms), clip / norms)
-        return torch.where(norms.isfinite().all(dim=1, keepdim=True), factors, torch.zeros_like(norms))
+        factors = (norms.new_tensor(self._norms) / norms).clamp(max=1.0)
+        return torch.where(norms.isfinite().all(dim=1, keepdim=True), factors, 0.0)
 
     def reach(self, parameter: str) -> float:
         """How long the clipped, unscaled part of ``parameter`` can be: its group's C ÷ its scale."""

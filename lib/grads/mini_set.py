@@ -28,12 +28,14 @@ def clipped_mean(
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not len(x):
         return {name: torch.zeros_like(p) for name, p in parameters.items()}
-    found = torch.autograd.grad(loss(model(x), y).mean(), list(parameters.values()), allow_unused=True)
-    gradient = {
-        name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(parameters.items(), found, strict=True)
-    }
-    for name, kept in (active or {}).items():
-        gradient[name] = gradient[name] * kept
-    norms = groups.norms({name: torch.linalg.vector_norm(g).square().view(1) for name, g in gradient.items()})
-    factors = groups.factors(norms)[0]  # 0 for all if one group's norm is not finite; what 0 × ∞ leaves is 0, too
-    return {name: (g * factors[groups.of[name]]).nan_to_num_(nan=0.0) for name, g in gradient.items()}
+    found = torch.autograd.grad(loss(model(x), y).mean(), list(parameters.values()), materialize_grads=True)
+    # One vector: a network has many small tensors, and an operation on each costs more than its few numbers.
+    vector = torch.cat([g.flatten() for g in found])
+    if active:
+        vector *= torch.cat([active[name].flatten() for name in parameters])
+    parts = dict(zip(parameters, vector.split([p.numel() for p in parameters.values()]), strict=True))
+    factors = groups.factors(groups.norms({name: part.dot(part).view(1) for name, part in parts.items()}))[0]
+    for name, part in parts.items():
+        part *= factors[groups.of[name]]
+    vector.nan_to_num_(nan=0.0)  # if one group's norm is not finite the factor is 0 for all, and 0 × ∞ is NaN
+    return {name: part.view_as(parameters[name]) for name, part in parts.items()}
