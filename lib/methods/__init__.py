@@ -2,12 +2,14 @@
 
 A method couples everything that its privacy depends on (which examples form a batch, what is done to their gradients,
 how much noise is added and where) with the account of it, so that wrong combinations cannot be written.  The trainer
-knows :class:`Method` and never a method's name.  A method file defines ``build(run, examples, model) -> Method``.
+knows :class:`Method` and never a method's name.  A method file defines ``build(run, examples, model) -> Method`` and
+``SETTINGS``, the fields of a run that mean something to it and not to every method, if it has such.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from itertools import islice
 from typing import Any, Self
 
@@ -100,7 +102,14 @@ def build(run: Run, examples: int, model: nn.Module) -> Method:
 
     Raises ``ValueError`` for settings that the method does not have or cannot do.
     """
-    return registry.load("methods", run.method).build(run, examples, model)
+    method = registry.load("methods", run.method)
+    refuse(run, *sorted(frozenset().union(*map(_settings, registry.names("methods"))) - _settings(run.method)))
+    return method.build(run, examples, model)
+
+
+@cache
+def _settings(method: str) -> frozenset[str]:
+    return getattr(registry.load("methods", method), "SETTINGS", frozenset())
 
 
 def may_differ(run: Run) -> tuple[str, ...]:

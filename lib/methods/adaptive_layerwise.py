@@ -20,11 +20,13 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Tensor, nn
 
 from lib.grads import Group, Groups
-from lib.methods import Public, refuse
+from lib.methods import Public
 from lib.methods._gradient_norms import GradientNorms
+from lib.methods.batch_clipping import SETTINGS as OF_BATCH_CLIPPING
 from lib.methods.batch_clipping import BatchClipping, check_mini_sets
 from lib.run import Run
 
+SETTINGS = OF_BATCH_CLIPPING | {"gradient_norm_examples", "layers", "adaptive_clipping"}
 SMALLEST = 1e-6  # of e_h ÷ M: a clip norm must be more than 0
 
 
@@ -85,7 +87,6 @@ def _mean_norm(norms: dict[str, Tensor], group: tuple[str, ...]) -> float:
 
 def build(run: Run, examples: int, model: nn.Module) -> AdaptiveLayerwise:
     check_mini_sets(run)
-    refuse(run, "clipped")
     if not run.gradient_norm_examples:
         raise ValueError("gradient_norm_examples: expected at least 1 for method 'adaptive_layerwise'; got 0")
     return AdaptiveLayerwise(run, examples, model)

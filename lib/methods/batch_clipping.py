@@ -26,9 +26,10 @@ from torch import Tensor, nn
 from lib.grads import Groups, clipped_mean, clipped_sum
 from lib.methods import Public, refuse
 from lib.methods._converged import Converged
-from lib.methods.dpsgd import ADAPTIVE_ONLY, CORRELATED_ONLY, DPSGD, LOSS, MICROBATCH, SI_DPSGD_ONLY, check
+from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, LOSS, MICROBATCH, check_norm
 from lib.run import Run
 
+SETTINGS = CLIPPED_AND_NOISED | {"pca_noise_multiplier", "mini_set_size", "averaged_over", "fix_converged"}
 RUNNING = "batch norm's running averages are released with the network, and unaccounted"
 NOT_RELEASED = "; batch norm's running averages are not released"
 
@@ -97,14 +98,12 @@ class BatchClipping(DPSGD):
 def check_mini_sets(run: Run) -> None:
     """``ValueError`` for mini-sets that do not fill a batch, or for which one example changes more than one."""
     size, batch = run.mini_set_size, run.batch_size
-    refuse(run, "statistics", "statistics_share", *CORRELATED_ONLY, *SI_DPSGD_ONLY)
     if batch % size:
         raise ValueError(f"mini_set_size: expected a divisor of batch_size {batch}; got {size}")
     if size == 1:
-        check(run)
+        check_norm(run)
         refuse(run, "fix_converged")
         return
-    refuse(run, "gradient_noise_std", "weight_noise_std")
     if run.neighbouring_relation != "replace_one" and (size != batch or run.sampler in ("shuffled", "fixed_order")):
         raise ValueError(
             f"neighbouring_relation: expected replace_one for mini-sets of {size} in {run.sampler} batches of {batch}, "
@@ -121,5 +120,4 @@ def check_mini_sets(run: Run) -> None:
 
 def build(run: Run, examples: int, model: nn.Module) -> BatchClipping:
     check_mini_sets(run)
-    refuse(run, "clipped", *ADAPTIVE_ONLY)
     return BatchClipping(run, examples, model)

@@ -20,11 +20,13 @@ import numpy as np
 from torch import Tensor, nn
 
 from lib.accounting import Spectrum
-from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, DPSGD, SI_DPSGD_ONLY, check
+from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, check_norm
 from lib.methods.dpsgd import may_differ as may_differ
 from lib.run import Run
 from lib.sampling import Sampler
 
+SETTINGS = CLIPPED_AND_NOISED | {"clipped", "statistics", "pca_noise_multiplier", "noise_power", "noise_bands"}
+SETTINGS -= {"noise_multiplier_decay"}
 BANDED = {"fixed_order": "noise", "poisson": "strategy"}  # by sampler
 
 
@@ -64,7 +66,7 @@ class CorrelatedNoise(DPSGD):
 
 
 def build(run: Run, examples: int, model: nn.Module) -> CorrelatedNoise:
-    check(run, "statistics_share", "noise_multiplier_decay", *SI_DPSGD_ONLY, *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY)
+    check_norm(run)
     if run.sampler not in BANDED:
         raise ValueError(
             f"sampler: expected one of {', '.join(BANDED)} for method 'correlated_noise', whose sensitivity depends on "

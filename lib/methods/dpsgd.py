@@ -20,7 +20,7 @@ from lib import accounting
 from lib.generators import generator
 from lib.grads import clipped_sum, stacked
 from lib.layers import held_statistics
-from lib.methods import Batch, Method, refuse
+from lib.methods import Batch, Method
 from lib.methods._budget import budget
 from lib.methods._statistics import MIXED, NoisedStatistics
 from lib.run import Run
@@ -34,10 +34,13 @@ ASSUMES = (
     "the seed that of no other run; "
     "the search for the settings, on held-out examples of the training set, is not counted"
 )
-BATCH_CLIPPING_ONLY = ("mini_set_size", "averaged_over", "fix_converged")
-ADAPTIVE_ONLY = ("gradient_norm_examples", "layers", "adaptive_clipping")
-CORRELATED_ONLY = ("noise_power", "noise_bands")
-SI_DPSGD_ONLY = ("test_at", "first_weights")
+CLIPPED_AND_NOISED = frozenset(
+    (
+        *("clip_norm", "clip_norm_decay", "noise_multiplier", "noise_multiplier_decay", "epsilon", "delta"),
+        *("accountant", "sampler", "neighbouring_relation"),
+    )
+)
+SETTINGS = CLIPPED_AND_NOISED | {"clipped", "statistics", "statistics_share", "pca_noise_multiplier"}
 PUBLIC = "; the public examples are public"
 STANDARDISED = "; mean and standard deviation of the images' channels are public"
 EMPTY = "; an example that is removed leaves its place in the order of the examples empty"
@@ -175,10 +178,8 @@ def finite(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def check(run: Run, *others: str) -> None:
-    """``ValueError`` for settings under which per-example clipping bounds nothing, or that do nothing here: those of
-    ``others`` too."""
-    refuse(run, "gradient_noise_std", "weight_noise_std", *others)
+def check_norm(run: Run) -> None:
+    """``ValueError`` for a norm under which clipping every example by itself bounds nothing."""
     if run.norm == "batch":
         raise ValueError(
             f"norm: expected another for method {run.method!r} with every example clipped by itself; got 'batch', "
@@ -201,5 +202,5 @@ def may_differ(run: Run) -> tuple[str, ...]:
 
 
 def build(run: Run, examples: int, model: nn.Module) -> DPSGD:
-    check(run, *SI_DPSGD_ONLY, *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY, *CORRELATED_ONLY)
+    check_norm(run)
     return DPSGD(run, examples, model)

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from lib.generators import generator
-from lib.methods import refuse
-from lib.methods.non_private import PRIVATE_ONLY, NonPrivate
+from lib.methods.non_private import SETTINGS as OF_NON_PRIVATE
+from lib.methods.non_private import NonPrivate
 from lib.methods.non_private import may_differ as may_differ
 from lib.run import Run
+
+SETTINGS = OF_NON_PRIVATE | {"gradient_noise_std"}
 
 
 class NoisySGD(NonPrivate):
@@ -36,5 +38,4 @@ class NoisySGD(NonPrivate):
 
 
 def build(run: Run, examples: int, model: nn.Module) -> NoisySGD:
-    refuse(run, *PRIVATE_ONLY, "sampler")
     return NoisySGD(run, examples, model)

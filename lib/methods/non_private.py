@@ -8,11 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.grads import stacked
-from lib.methods import Batch, Method, Public, refuse
+from lib.methods import Batch, Method, Public
 from lib.methods._gradient_norms import GradientNorms
-from lib.methods.dpsgd import BATCH_CLIPPING_ONLY, CORRELATED_ONLY, LOSS, SI_DPSGD_ONLY
+from lib.methods.dpsgd import LOSS
 from lib.run import Run
 
+SETTINGS = frozenset({"weight_noise_std", "gradient_norm_examples", "statistics", "pca_noise_multiplier"})
 NOT_PRIVATE = "non-private training: gradients are neither clipped nor noised"
 
 
@@ -71,29 +72,10 @@ class NonPrivate(Method):
         }
 
 
-PRIVATE_ONLY = (
-    "clip_norm",
-    "clip_norm_decay",
-    "clipped",
-    "noise_multiplier",
-    "noise_multiplier_decay",
-    "epsilon",
-    "accountant",
-    "neighbouring_relation",
-    "layers",
-    "adaptive_clipping",
-    "statistics_share",
-    *BATCH_CLIPPING_ONLY,
-    *CORRELATED_ONLY,
-    *SI_DPSGD_ONLY,
-)
-
-
 def may_differ(run: Run) -> tuple[str, ...]:
     """See :func:`lib.methods.may_differ`; a model that holds public examples is not one of values alone."""
     return () if run.public_examples else ("seed", "lr", "weight_noise_std", "gradient_noise_std")
 
 
 def build(run: Run, examples: int, model: nn.Module) -> NonPrivate:
-    refuse(run, *PRIVATE_ONLY, "gradient_noise_std", "sampler")
     return NonPrivate(run, examples)

@@ -18,9 +18,11 @@ from torch import Tensor, nn
 
 from lib import accounting
 from lib.methods._statistics import MIXED
-from lib.methods.dpsgd import ADAPTIVE_ONLY, BATCH_CLIPPING_ONLY, CORRELATED_ONLY, DPSGD, check, finite
+from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, check_norm, finite
 from lib.methods.dpsgd import may_differ as may_differ
 from lib.run import Run
+
+SETTINGS = CLIPPED_AND_NOISED | {"clipped", "statistics", "test_at", "first_weights"}
 
 
 class SIDPSGD(DPSGD):
@@ -121,7 +123,7 @@ def _set(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
 
 
 def build(run: Run, examples: int, model: nn.Module) -> SIDPSGD:
-    check(run, "statistics_share", "pca_noise_multiplier", *BATCH_CLIPPING_ONLY, *ADAPTIVE_ONLY, *CORRELATED_ONLY)
+    check_norm(run)
     if run.optimizer != "sgd":
         raise ValueError(
             "optimizer: expected sgd for method 'si_dpsgd', whose noise is scaled by the step size; "
