@@ -34,7 +34,8 @@ def clipped_mean(
     if active:
         vector *= torch.cat([active[name].flatten() for name in parameters])
     parts = dict(zip(parameters, vector.split([p.numel() for p in parameters.values()]), strict=True))
-    factors = groups.factors(groups.norms({name: part.dot(part).view(1) for name, part in parts.items()}))[0]
+    squares = {name: torch.linalg.vector_norm(part).square().view(1) for name, part in parts.items()}
+    factors = groups.factors(groups.norms(squares))[0]
     for name, part in parts.items():
         part *= factors[groups.of[name]]
     vector.nan_to_num_(nan=0.0)  # if one group's norm is not finite the factor is 0 for all, and 0 × ∞ is NaN
