@@ -141,7 +141,10 @@ CLAIMS = (
             FALLING,
             tier,
             store,
-            beside=[("convnet, BC", "convnet, BC, Zhang's")],
+            beside=[
+                ("resnet-18, BC, C = .095", "resnet-18, BC, Zhang's"),
+                ("convnet, BC", "convnet, BC, Zhang's"),
+            ],
         ),
     ),
     Claim(
