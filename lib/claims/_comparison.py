@@ -150,12 +150,13 @@ def no_worse(
 ) -> Verdict:
     """Whether the first row of each pair is at least as accurate as the second at every finite ε, or at ``columns``.
 
-    ``alike``: both rows are cut short alike where the tier is less than the paper's; otherwise see :func:`limited`.
+    ``alike``: both rows are cut short alike where the tier is less than the paper's; otherwise nothing is told there.
     ``beside``: pairs that decide nothing.
     """
     parts: list[Part] = []
     for ok, text, *_ in compared(table, pairs, tier, store, columns=columns):
-        ok, why = (ok, "") if alike else limited(ok, tier)
-        parts.append((ok, text + why))
+        if ok is not None and not alike and tier != "paper":
+            ok, text = None, f"{text} (tier {tier} cuts them short differently: open)"
+        parts.append((ok, text))
     others = [part[:2] for part in compared(table, beside, tier, store, columns=columns)]
     return verdict(parts, beside=others)

@@ -4,7 +4,20 @@ from functools import partial
 
 from lib import store as stored
 from lib import tables
-from lib.claims import Claim, Part, Verdict, above, best_reached, cells, head, limited, no_worse, told, verdict
+from lib.claims import (
+    Claim,
+    Part,
+    Verdict,
+    above,
+    best_reached,
+    cells,
+    compared,
+    head,
+    limited,
+    no_worse,
+    told,
+    verdict,
+)
 from lib.store import Store
 
 TABLE = "mnist_dpsgd_bn"
@@ -29,12 +42,21 @@ def _no_privacy_loss(tier: str, store: Store) -> Verdict:
     parts = [
         (
             printed["multiple"] <= 2 + ROUNDING,
-            f"one replaced example ({printed['how']}) moves the sum of the clipped gradients by "
-            f"{printed['multiple']:.1f} C where 2 C is allowed",
+            f"one replaced example moves the sum of the clipped gradients by {printed['multiple']:.1f} C, where 2 C is "
+            f"allowed (found: {printed['how']})",
         ),
         (max(largest[name]["multiple"] for name in SOUND) <= 2 + ROUNDING, f"statistics that are sound: {sound}"),
     ]
     return verdict(parts)
+
+
+def _improves(tier: str, store: Store) -> Verdict:
+    """Whether v2's two normalised rows are more accurate than the plain one; ours with batch norm has fewer epochs."""
+    parts = []
+    for ok, text, row, _ in compared(TABLE, [(LN, PLAIN), (BN, PLAIN)], tier, store):
+        ok, less = limited(ok, tier) if row == BN else (ok, "")
+        parts.append((ok, text + less))
+    return verdict(parts, beside=[part[:2] for part in compared(TABLE, [(GN, PLAIN)], tier, store)])
 
 
 def _gained(column: float, points: float, tier: str, store: Store) -> Part:
@@ -55,8 +77,9 @@ def _large_impact(tier: str, store: Store) -> Verdict:
         if points >= LARGE:
             one, other = found[normed, column], found[plain, column]
             ok, why = above(one, other, margin=points / 2)
+            ok, less = limited(ok, tier)
             at = head(TEXTS, column)
-            parts.append((ok, f"{at}: {normed} {told(one)}, {plain} {told(other)}, printed {points:+.2f}{why}"))
+            parts.append((ok, f"{at}: {normed} {told(one)}, {plain} {told(other)}, printed {points:+.2f}{why}{less}"))
     return verdict(parts)
 
 
@@ -75,7 +98,7 @@ CLAIMS = (
         "privacy loss",
         source="v2 section 4",
         table=TABLE,
-        judge=partial(no_worse, TABLE, [(LN, PLAIN), (GN, PLAIN)]),
+        judge=_improves,
         headline=True,
     ),
     Claim(
