@@ -143,3 +143,24 @@ def test_of_correlated_noise_the_sensitivity_and_the_delta_are_counted():
     assert block["claimed"]["gdp"] == pytest.approx(
         accounting.analytic_gaussian(noise_multiplier=1 / mu, delta=1e-7), rel=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, False),
+        ({"validation_examples": 100}, True),
+        ({"public_examples": 9}, True),
+        ({"public_examples": 9, "public_dataset": "mnist"}, False),
+        ({"validation_examples": 100, "neighbouring_relation": "replace_one"}, False),
+        ({"sampler": "fixed_order", "accountant": "gdp"}, True),
+    ],
+)
+def test_an_example_that_is_removed_leaves_its_place_where_places_are_drawn_from_their_number(changes, said):
+    """Held-out and public examples are drawn by a permutation of all: with one less it would be another."""
+    assert ("leaves its place" in privacy("dpsgd", **changes)["proven"]["assumes"]) == said
+
+
+def test_beside_a_private_pca_the_sensitivity_in_words_is_still_that_of_a_step():
+    said = privacy("dpsgd", sampler="with_replacement", pca_noise_multiplier=5.0)["proven"]["why"]
+    assert "sensitivity 2C" in said

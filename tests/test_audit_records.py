@@ -94,6 +94,13 @@ def test_what_the_canaries_do_not_fit_is_not_audited():
     assert records.block(train(make_run(**clipped)), {})["audited"] is None
 
 
+def test_batches_drawn_with_replacement_are_not_audited_though_they_once_were():
+    """An absent canary's place stays empty, which is two examples changed where places matter."""
+    record = train(make_run(**RUNS["dpsgd, noise from ε"] | {"sampler": "with_replacement"}))
+    record["privacy"]["audited"] = {"epsilon": 1.0, "confidence": 0.95, "attack": records.ATTACK}
+    assert records.block(record, records.stored([record]))["audited"] is None
+
+
 def test_a_record_whose_claim_cannot_be_made_again_is_refused():
     record = train(make_run(**RUNS["si_dpsgd"]))
     record["privacy"]["claimed"] = {"rdp_2020": 0.05}

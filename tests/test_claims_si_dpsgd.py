@@ -5,6 +5,7 @@ import pytest
 from lib import claims, report, tables
 
 TABLE, NOISY = tables.load("mnist_si_dpsgd"), tables.load("mnist_noisy_updates")
+AT_V1S_NOISE = tables.load("mnist_dp_accountants")
 IMAGES = tables.load("cifar10_si_dpsgd")
 OWN_IMAGES = tuple(row for row in IMAGES.rows if row.startswith("SI-DPSGD"))
 BY_NAME = {claim.name: claim for claim in claims.of("mnist_si_dpsgd", "mnist_noisy_updates")}
@@ -25,6 +26,8 @@ def plain_suffers(row, column, seed):
 
 def judged(name, fill, table=TABLE, curve=as_printed):
     """At the papers' scale, by two seeds that agree."""
+    if table is TABLE:
+        fill(AT_V1S_NOISE, curve, tier="paper", seeds=2)
     return BY_NAME[name].judge("paper", fill(table, curve, tier="paper", seeds=2))
 
 
@@ -92,8 +95,21 @@ def test_behind_with_more_noise_says_nothing(fill):
     verdict = judged("SI-DPSGD is more accurate than DPSGD at the same claimed ε", fill, curve=curve)
     assert verdict.status == "fails"
     assert "ε = 7: SI-DPSGD (LeNet-5) 90.00" not in "; ".join(verdict.decisive)
-    assert "ε = 0.025: SI-DPSGD (LeNet-5) 90.00" in "; ".join(verdict.decisive)
+    assert "ε = 0.1: SI-DPSGD (LeNet-5) 90.00" in "; ".join(verdict.decisive)
     assert "(with the noise of DPSGD at ε = 0.72: open)" in verdict.evidence
+
+
+def test_where_it_was_run_dpsgd_has_as_much_noise(fill):
+    """SI-DPSGD is behind at ε = .025 by PLD, and ahead at equal noise."""
+
+    def curve(row, column, seed):
+        return [40.0] if (row, column) == ("SI-DPSGD (LeNet-5)", 0.025) else as_printed(row, column, seed)
+
+    name = "SI-DPSGD is more accurate than DPSGD at the same claimed ε"
+    fill(AT_V1S_NOISE, lambda *_: [30.0], tier="paper", seeds=2)
+    verdict = BY_NAME[name].judge("paper", fill(TABLE, curve, tier="paper", seeds=2))
+    assert verdict.status == "holds"
+    assert "SI-DPSGD (LeNet-5) 40.00 ± 0.00 (2), DPSGD (LeNet-5) with as much noise 30.00" in verdict.evidence
 
 
 def test_only_the_cells_below_the_printed_number_decide(fill):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lib import models, registry
 from lib.grads import IMPLEMENTATIONS, Groups, clipped_mean, clipped_sum
-from lib.grads.contractions import Outer
+from lib.grads.contractions import Outer, squares_of_vectors
 from lib.grads.convolution import Convolution
 from lib.layers import NoisyConv2d, NoisyLinear, NoisyLSTM, held_noise, set_weight_noise
 
@@ -193,6 +193,12 @@ class TestTheClippedMeanOfAMiniSet:
         assert not found[:, 1].any()
         assert found[:, 0].norm() == pytest.approx(1e-3, rel=1e-4)
 
+    def test_a_million_equal_entries_are_no_longer_than_the_clip_norm(self):
+        """One float32 sum of their squares is 3e-4 too small."""
+        model, x = nn.Linear(1000, 1000, bias=False), torch.ones(4, 1000)
+        found = clipped_mean(model, lambda outputs, y: outputs.sum(1), x, classes(4), Groups(model, 1.0))["weight"]
+        assert 1 - 1e-5 < float(found.double().norm()) <= 1 + 1e-7
+
     def test_what_is_not_finite_and_what_is_empty_is_zero(self):
         model, x = nn.Linear(2, 3), torch.tensor([[1.0, math.nan]])
         for part in (x, x[:0]):
@@ -339,6 +345,15 @@ def test_a_gradient_whose_parts_cancel_is_clipped_all_the_same(pairs, apart):
         squares = form.squares()
         assert (squares.double() >= true).all()
         assert (squares <= 1e-5 * (a.norm(dim=2) * b.norm(dim=2)).sum(1).square() + 1.01 * true).all()
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 10_000, 1_000_003])
+@pytest.mark.parametrize("equal", [True, False])
+def test_norms_are_rounded_up(size, equal):
+    """By a millionth; a norm that is too small would let an example move more than the clip norm."""
+    values = torch.full((2, size), 0.3) if equal else torch.randn(2, size)
+    exact = values.double().square().sum(1)
+    assert ((exact <= squares_of_vectors(values)) & (squares_of_vectors(values) <= exact * (1 + 3e-6))).all()
 
 
 def test_an_embedding_that_changes_its_gradients_is_left_to_the_reference():

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.grads.chunks import chunks
-from lib.grads.contractions import ROUNDING, Materialised, gram_is_smaller, squares_of
+from lib.grads.contractions import ROUNDING, Materialised, gram_is_smaller, squares_of, squares_of_vectors
 
 
 class Convolution:
@@ -77,8 +77,8 @@ class Convolution:
     def _by_gradients(self, part: slice) -> Tensor:
         """‖g_i‖² from the gradients, given up at once; rounded up, as what is added up is made once more."""
         a, b = self._patches(part), self._outputs(part)
-        sizes = [torch.linalg.vector_norm(values, dim=(2, 3)) for values in (a @ b.mT, a, b)]
-        return (sizes[0] + ROUNDING * torch.finfo(a.dtype).eps * sizes[1] * sizes[2]).square().sum(1)
+        norms, *factors = (squares_of_vectors(values.flatten(2)).sqrt() for values in (a @ b.mT, a, b))
+        return (norms + ROUNDING * torch.finfo(a.dtype).eps * factors[0] * factors[1]).square().sum(1)
 
     def _each(self) -> Tensor:
         """The gradients, (B, G, D_in, D_out)."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
+from lib.grads.contractions import squares_of_vectors
 from lib.grads.groups import Groups
 
 
@@ -34,7 +35,7 @@ def clipped_mean(
     if active:
         vector *= torch.cat([active[name].flatten() for name in parameters])
     parts = dict(zip(parameters, vector.split([p.numel() for p in parameters.values()]), strict=True))
-    squares = {name: torch.linalg.vector_norm(part).square().view(1) for name, part in parts.items()}
+    squares = {name: squares_of_vectors(part.unsqueeze(0)) for name, part in parts.items()}
     factors = groups.factors(groups.norms(squares))[0]
     for name, part in parts.items():
         part *= factors[groups.of[name]]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from lib.grads.contractions import squares_of_vectors
 from lib.grads.groups import Groups
 
 
@@ -34,7 +35,7 @@ def clipped_sum(
 
 def clipped(gradients: dict[str, Tensor], groups: Groups) -> tuple[dict[str, Tensor], Tensor]:
     """The sum of ``gradients`` {name: (B, *shape)}, clipped, and their norms (B, groups)."""
-    norms = groups.norms({name: g.reshape(len(g), -1).square().sum(1) for name, g in gradients.items()})
+    norms = groups.norms({name: squares_of_vectors(g.reshape(len(g), -1)) for name, g in gradients.items()})
     factors = groups.factors(norms)
     counted = factors.any(dim=1)  # an example that counts as zero may hold NaN, and 0 × NaN is NaN
     total = {}

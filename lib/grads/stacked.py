@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from lib.grads.contractions import squares_of_vectors
 from lib.layers import noisy_parameters, without_noise
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -78,7 +79,7 @@ def clipped_sums(
     for part in zip(*(of_all.split(microbatch_size, 1) for of_all in (x, y, counts)), strict=True):
         with without_noise(model):
             gradients = {name: g.flatten(2) for name, g in of_each(trained, fixed, *part[:2]).items()}
-        norm = torch.stack([torch.linalg.vector_norm(g, dim=2) for g in gradients.values()]).square().sum(0).sqrt()
+        norm = torch.stack([squares_of_vectors(g) for g in gradients.values()]).sum(0).sqrt()
         kept = part[2] & norm.isfinite()
         factors = torch.where(kept, (clip / norm).clamp(max=1.0), 0.0)
         for name, g in gradients.items():

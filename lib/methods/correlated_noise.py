@@ -42,7 +42,7 @@ class CorrelatedNoise(DPSGD):
         # The accountant counts K participations in a fixed order as √K, and those of Poisson sampling one by one.
         discount = moved / math.sqrt(run.epochs) if in_order else moved
         super().__init__(run, examples, model, discount=discount, groups=1 if in_order else run.noise_bands)
-        moved *= self.budget.events[0].sensitivity
+        moved *= self.budget.events[-1].sensitivity
         self.sensitivity = f"sensitivity {moved:.4g} C of S = A^{run.noise_power:g}"
         self._recursive = not in_order
         self._weights = np.trim_zeros((-spectrum.strategy if self._recursive else spectrum.noise)[1:], "b")

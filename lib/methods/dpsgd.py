@@ -29,9 +29,9 @@ LOSS = partial(F.cross_entropy, reduction="none")
 MICROBATCH = {"cpu": 256, "cuda": 4096}  # memory and time; no influence on the result
 ROWS = {"cpu": 512, "cuda": 4096}  # in one pass, where every example brings its public ones
 ASSUMES = (
-    "batches drawn as the sampler says, floating-point noise as good as Gaussian, data set size, number of classes and "
-    "settings public; the seed and the data's hash, which are published here so that runs can be repeated, secret, and "
-    "the seed that of no other run; "
+    "batches drawn as the sampler says, floating-point sums as good as exact and noise as Gaussian, data set size, "
+    "number of classes and settings public; the seed and the data's hash, which are published here so that runs can be "
+    "repeated, secret, and the seed that of no other run; "
     "the search for the settings, on held-out examples of the training set, is not counted"
 )
 CLIPPED_AND_NOISED = frozenset(
@@ -56,7 +56,10 @@ class DPSGD(Method):
         super().__init__(run, examples, groups=groups)
         self.budget = budget(run, self.sampler, discount * math.sqrt(layers))
         self.steps = self.budget.steps
-        moved, each = discount * self.budget.events[0].sensitivity, f" in each of {layers} layers" if layers > 1 else ""
+        moved, each = (
+            discount * self.budget.events[-1].sensitivity,
+            f" in each of {layers} layers" if layers > 1 else "",
+        )
         self.sensitivity = f"sensitivity {'' if moved == 1 else f'{moved:g}'}C{each}"  # in words, for the record
         device = next(model.parameters()).device
         self._noise = generator(run.seed, "gradient noise", device)
@@ -149,11 +152,13 @@ class DPSGD(Method):
     @property
     def all_assumed(self) -> str:
         """What every proof of this run assumes."""
+        run = self.run
         in_order = self.sampler.name in ("shuffled", "fixed_order") or self.sampler.groups > 1
-        removed = in_order and self.run.neighbouring_relation == "add_or_remove_one"
+        split = run.validation_examples > 0 or (run.public_examples > 0 and not run.public_dataset)
+        removed = (in_order or split) and run.neighbouring_relation == "add_or_remove_one"
         further = {
-            PUBLIC: self.run.public_examples > 0,
-            STANDARDISED: self.run.input_scale == "standardised" and not self.run.pretrained_on,
+            PUBLIC: run.public_examples > 0,
+            STANDARDISED: run.input_scale == "standardised" and not run.pretrained_on,
             EMPTY: removed,
         }
         return ASSUMES + "".join(words for words, assumed in further.items() if assumed)
