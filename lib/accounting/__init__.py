@@ -135,8 +135,8 @@ def steps(
 ) -> int:
     """The largest number of steps whose ε is at most ``epsilon``; 0 if one step is too much.
 
-    abadi trains "until the budget is spent".  Raises ``ValueError`` as :func:`epsilon` does, and if 1e7 steps do not
-    spend the budget.
+    abadi trains "as long as the privacy is within the pre-set limit".  Raises ``ValueError`` as :func:`epsilon` does,
+    and if 1e7 steps do not spend the budget.
     """
 
     def events(count: int) -> list[Event]:

@@ -8,8 +8,9 @@
 
 v1 adds noise to the weights, θ_t = µ_t + (η/L) N(0, C²z²), but goes on from µ_t, which is never released.  Lemma 4.1
 bounds a step given µ_t; composition may only condition on the outputs θ_1 … θ_t, and given those the means of two
-neighbours differ by the **sum of all participations so far**, not by the last one.  So v1's "same noise, hence the
-same guarantee as DPSGD" does not follow.  Constant step size, no momentum; neighbours add or remove one example.
+neighbours differ by the **sum of all participations so far**, not by the last one.  So that equal noise in every step
+leads "to the same (ε, δ)-DP mechanism" (v1 section 4) does not follow.  Constant step size, no momentum; neighbours add
+or remove one example.
 """
 
 import math

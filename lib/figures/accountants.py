@@ -40,7 +40,7 @@ def drawn(frame: pd.DataFrame, *, title: str) -> Figure:
         style = "-" if accounting.is_upper_bound(accountant=name) else "--"
         axes.plot(frame.index, values.where(values.map(math.isfinite)), style, marker=".", label=name)
     axes.set(title=title, xlabel="epochs", ylabel="ε", yscale="log")
-    axes.legend(fontsize="small", title="dashed: not an upper bound", title_fontsize="small")
+    axes.legend(fontsize="small", title="dashed: not known to be an upper bound", title_fontsize="small")
     plt.close(figure)
     return figure
 

@@ -1,7 +1,7 @@
 """Weights that have converged are fixed (bc 3.4, "sparsification": proposed there, never run).
 
-"A weight entry has converged if, over a large number of recent rounds, it hovers around an average with standard
-deviation corresponding to the added DP noise.  We may fix the weight entry to this average."  Here: over an epoch of W
+A weight entry has converged if over a large number of recent rounds it hovers around an average, with the standard
+deviation that the added noise has; it may then be fixed to that average.  Here: over an epoch of W
 rounds its variance is at most that of a walk made of the noise alone, (W² − 1)/(6W) times the variance of one round's
 noise.  Only released weights are looked at, so this is post-processing; a fixed entry takes no part in the clipping.
 """

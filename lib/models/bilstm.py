@@ -1,7 +1,7 @@
 """BiLSTM and a dense layer (v1, v2: BiLSTM-DL), with or without layer norm: 32 hidden units each way, as in v1's code.
 
 The dense layer sees the last hidden state of either way.  With layer norm both maps of the cell and the dense layer are
-normalised, "a norm layer after each trainable layer".
+normalised.
 """
 
 import torch

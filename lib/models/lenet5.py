@@ -1,7 +1,7 @@
 """LeNet-5 (v1 appendix A, v2 Table 1): conv 6, pool, conv 16, pool, 120, 84, K, with max-pooling, ReLU by default.
 
-5×5 kernels on 28×28 inputs, the first padded to 32×32: 61,706 parameters at K = 10.  "A norm layer after each
-trainable layer", the last one included, on the pre-activations as in v2 eq. 1.
+5×5 kernels on 28×28 inputs, the first padded to 32×32: 61,706 parameters at K = 10.  A norm layer
+follows every trainable layer, the last one included, on the pre-activations as in v2 eq. 1.
 """
 
 from torch import nn

@@ -1,6 +1,6 @@
-"""LeNet-300-100 (v1 appendix A, v2 Table 1): 300, 100, K fully connected, with ReLU; 266,610 parameters at K = 10.
+"""LeNet-300-100 (v1 appendix A): 300, 100, K fully connected, with ReLU; 266,610 parameters at K = 10.
 
-"A norm layer after each trainable layer", the last one included, on the pre-activations as in v2 eq. 1.
+A norm layer follows every trainable layer, the last one included, on the pre-activations as in v2 eq. 1.
 """
 
 from torch import nn

@@ -2,8 +2,8 @@
 
 η = .025, × .9 after every epoch; crops, flips and standardised pixels; D_pub is a tenth of the training set.  bc's σ is
 noise ÷ 2C, hence z = 2σ here.  Batches are drawn without replacement, as bc's Sample_m; its text says "with
-replacement", which its theorem does not cover.  Batch norm is tested with the statistics of D_pub: bc's running
-averages are released without account (the exhibit ``bc_batch_norm`` has both).
+replacement", which its theorem does not cover.  Batch norm is tested with the statistics of D_pub: running
+averages, which bc presumably has, are released without account (the exhibit ``bc_batch_norm`` has both).
 
 bc trains for 50 epochs.  Tier ``cpu`` makes the first few of them, at bc's own step sizes, and takes ResNet-18 at a
 quarter of its width; its gradient norms are measured on 1,000 examples of D_pub.

@@ -1,7 +1,7 @@
 """What the exhibits with a column for every ε have in common: each method's settings, and the regimes of ε.
 
-DPSGD has a step size that falls to 0, and SI-DPSGD, whose noise is scaled by the step size of the moment, v1's constant
-one, without momentum, and v1's clip norm and accountant.
+DPSGD has a step size that falls to 0.  SI-DPSGD, whose noise is scaled by the step size of the moment, has a constant
+one (v1 leaves η_t open), no momentum, as in v1's algorithm 1, and the clip norm and accountant of v1's code.
 """
 
 METHODS = {

@@ -1,8 +1,9 @@
-"""Ours: where v2 Table 4's text and its authors' code differ, one difference at a time.
+"""Ours: where v2 Table 4's text and its authors' code of v1 Table 6 differ, one difference at a time.
 
-In the code fresh noise is on the LSTM's recurrent weights at every time step, the dense layer has none, and the
-vocabulary is that of the training texts; the papers say none of it.  The first row of each network is the table's own;
-the step size of every row is the one searched for it.
+The code of the noise experiments was not released.  In that of v1 Table 6, a BiLSTM under SI-DPSGD, fresh noise is on
+the LSTM's recurrent weights at every time step, the dense layer has none, and the vocabulary is that of the training
+texts; the papers say none of it.  The first row of each network is the table's own; the step size of every row is the
+one searched for it.
 """
 
 from lib.tables import Table, agnews_noise

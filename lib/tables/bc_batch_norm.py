@@ -1,7 +1,7 @@
 """bc figure 14, and what it leaves out: batch norm under batch clipping, and the statistics it is tested with; m = 64.
 
-"≈ 5 % higher test accuracy" with batch norm.  bc tests with running averages, which training batches made and nobody
-accounts for; the statistics of D_pub are free.
+"≈ 5 % higher test accuracy" with batch norm.  bc does not say with which statistics it tests;
+PyTorch's running averages come from training batches, and nobody accounts for them; those of D_pub are free.
 """
 
 from lib.run import Run

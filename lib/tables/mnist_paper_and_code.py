@@ -1,9 +1,10 @@
-"""Ours: where v1 and its authors' code disagree, one disagreement at a time, with what each is worth, on MNIST.
+"""Ours: where v1's code departs from v1, or settles what v1 leaves open, one setting at a time, on MNIST.
 
 The code trains its MNIST networks with z = 7.1, C = 3.1, η = 0.1 and batches of 32, which v1 does not print; to these
-settings v1's text is applied first: algorithm 1, Poisson sampling, θ_T tested, a constant step size, no momentum.  Then
-every difference by itself, and all of LeNet-5's together.  Epochs are fewer than the code's 10 in tier ``cpu``, one
-with batch norm, where a step costs as much as all its private and public images.
+settings v1's text is applied first: algorithm 1, Poisson sampling, θ_T tested, no momentum; and a constant step size,
+as v1 writes η_t and leaves it open.  Then every difference by itself, and all of LeNet-5's together.  Epochs are fewer
+than the code's 10 in tier ``cpu``, one with batch norm, where a step costs as much as all its private and public
+images.
 """
 
 from typing import Any

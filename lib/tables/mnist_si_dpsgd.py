@@ -1,10 +1,10 @@
 """v1 Table 4: MNIST accuracy of DPSGD and SI-DPSGD at eight privacy budgets, δ = 1e-5.
 
-The papers give neither noise, clip norm, step size, batch size nor epochs of any column but one.  Ours: Poisson
-sampling and a step size that is searched on validation examples.  DPSGD: C = 0.5, momentum 0.9, a step size that falls
-linearly to 0, noise from ε by privacy loss distributions.  SI-DPSGD: v1's algorithm 1, so no momentum and a constant
-step size (its noise is scaled by the step size of the moment: with one that falls to 0, none would be left), v1's
-C = 3.1, noise from the ε that it *claims*, by the accountant that v1 used.  Where ε is large, the number of steps
+The papers give neither noise, clip norm, step size, batch size nor epochs; v1's code does, of one column.  Ours:
+Poisson sampling and a step size that is searched on validation examples.  DPSGD: C = 0.5, momentum 0.9, a step size
+that falls linearly to 0, noise from ε by privacy loss distributions.  SI-DPSGD: v1's algorithm 1, so no momentum and a
+constant step size (its noise is scaled by the step size of the moment: with one that falls to 0, none would be left),
+v1's C = 3.1, noise from the ε that it *claims*, by the accountant that v1 used.  Where ε is large, the number of steps
 limits what is learnt, hence small batches; where it is small, noise does, hence large batches and short runs.  With
 layer norm steps may be larger, and batches are large for every ε.  abadi's dense network gains from long runs in very
 large batches where ε ≥ 1.  The plain LeNet-5 searches with all its epochs where ε ≥ 3: with a quarter of them, and so
