@@ -51,8 +51,8 @@ def _at_the_same_claim(
 ) -> Verdict:
     """Whether SI-DPSGD, the first of each pair, is at least as accurate as DPSGD.
 
-    v1 has one accountant for both, and its noise DPSGD has in the table ``at_v1s_noise``, at some ε.  Elsewhere DPSGD has the
-    noise that PLD asks for, so where SI-DPSGD is behind with clearly more noise, that says nothing.
+    v1 has one accountant for both; DPSGD has the noise that it asks for in the table ``at_v1s_noise``, at some ε.
+    Elsewhere it has that which PLD asks for, so where SI-DPSGD is behind with clearly more noise, that says nothing.
     """
     parts, own = [], cells(name, tier, store)
     fair = cells(at_v1s_noise, tier, store) if at_v1s_noise else {}
