@@ -165,14 +165,14 @@ CLAIMS = (
         judge=_about_five,
     ),
     Claim(
-        name="G_0.52 at σ = 2.5",
+        name="Gaussian DP with µ = 0.52 at σ = 2.5",
         says="G0.52-DP guarantee",
         source="bc B.1",
         table="bc_noise",
         judge=lambda tier, store: _guarantee(2.5),
     ),
     Claim(
-        name="G_1.99 at σ = 1.5",
+        name="Gaussian DP with µ = 1.99 at σ = 1.5",
         says="≈ G1.99-DP",
         source="bc B.1",
         table="bc_noise",

@@ -34,20 +34,19 @@ SOUND = (  # as in the table and in the audit
 
 
 def _no_privacy_loss(tier: str, store: Store) -> Verdict:
-    """Whether one replaced example moves the clipped sum by no more than 2C, in each way to take the statistics."""
+    """Whether one replaced example moves the clipped sum by no more than 2C; beside it, ways that are sound."""
     audit = stored.audit("sensitivity")
     largest = {name: max(audit[name].values(), key=lambda found: found["multiple"]) for name in (MEASURED, *SOUND)}
     printed = largest[MEASURED]
     sound = ", ".join(f"{largest[name]['multiple']:.2f} C ({name})" for name in SOUND)
-    parts = [
-        (
-            printed["multiple"] <= 2 + ROUNDING,
-            f"one replaced example moves the sum of the clipped gradients by {printed['multiple']:.1f} C, where 2 C is "
-            f"allowed (found: {printed['how']})",
-        ),
-        (max(largest[name]["multiple"] for name in SOUND) <= 2 + ROUNDING, f"statistics that are sound: {sound}"),
-    ]
-    return verdict(parts)
+    moved = (
+        f"one replaced example moves the sum of the clipped gradients by {printed['multiple']:.1f} C, where 2 C is "
+        f"allowed (found: {printed['how']})"
+    )
+    within = max(largest[name]["multiple"] for name in SOUND) <= 2 + ROUNDING
+    return verdict(
+        [(printed["multiple"] <= 2 + ROUNDING, moved)], beside=[(within, f"statistics that are sound: {sound}")]
+    )
 
 
 def _improves(tier: str, store: Store) -> Verdict:
