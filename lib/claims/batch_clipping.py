@@ -36,9 +36,13 @@ def _above(
 ) -> Verdict:
     """Whether in every pair the first row is at least ``margin`` points above the second.
 
-    Open for a pair of which neither is above :data:`TOO_EARLY`.  ``beside``: pairs that bc does not speak of.
+    Open for a pair of which neither is above :data:`TOO_EARLY`, and where the first few of bc's epochs say otherwise.
+    ``beside``: pairs that bc does not speak of.
     """
-    judged = _told(name, pairs, column, tier, store, margin, of=len(pairs))
+    judged = []
+    for ok, text in _told(name, pairs, column, tier, store, margin, of=len(pairs)):
+        ok, why = limited(ok, tier)
+        judged.append((ok, text + why))
     return verdict(judged, beside=_told(name, beside, column, tier, store, margin))
 
 
