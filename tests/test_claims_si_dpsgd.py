@@ -8,7 +8,7 @@ TABLE, NOISY = tables.load("mnist_si_dpsgd"), tables.load("mnist_noisy_updates")
 AT_V1S_NOISE = tables.load("mnist_dp_accountants")
 IMAGES = tables.load("cifar10_si_dpsgd")
 OWN_IMAGES = tuple(row for row in IMAGES.rows if row.startswith("SI-DPSGD"))
-BY_NAME = {claim.name: claim for claim in claims.of("mnist_si_dpsgd", "mnist_noisy_updates")}
+BY_NAME = {claim.name: claim for claim in claims.of("mnist_si_dpsgd", "mnist_dp_accountants", "mnist_noisy_updates")}
 BY_PROOF = ("SI-DPSGD has the privacy of DPSGD", "The moments accountant gains over strong composition")
 ON_RESULTS = [name for name in BY_NAME if name not in BY_PROOF]
 

@@ -166,7 +166,7 @@ CLAIMS = (
         name="DPSGD loses half of its accuracy at ε = 0.025",
         says="Training with DPSGD results in a 50% reduction in accuracy for the same model",
         source="v1 section 5",
-        table=TABLE,
+        table=AT_V1S_NOISE,
         judge=_dpsgd_collapses,
     ),
     Claim(
