@@ -45,17 +45,17 @@ class Groups:
             raise ValueError(f"clip_norm: expected names of the model's modules or parameters; got {unused[0]!r}")
 
     def norms(self, squares: Mapping[str, Tensor]) -> Tensor:
-        """Norms (B, groups) from the squared norms (B,) of every parameter's gradient."""
+        """Norms (…, groups) from the squared norms (…) of every parameter's gradient."""
         members: list[list[Tensor]] = [[] for _ in self.names]
         for name, square in squares.items():
             scale = self._scales.get(name)
             members[self.of[name]].append(square if scale is None else square * scale**2)
-        return torch.stack([reduce(torch.add, of_group) for of_group in members], dim=1).sqrt()
+        return torch.stack([reduce(torch.add, of_group) for of_group in members], dim=-1).sqrt()
 
     def factors(self, norms: Tensor) -> Tensor:
-        """What each example's gradient is multiplied with, (B, groups): min(1, C/‖g‖); 0 where ‖g‖ is not finite."""
+        """What each gradient is multiplied with, (…, groups): min(1, C/‖g‖); 0 for all where one ‖g‖ is not finite."""
         factors = (norms.new_tensor(self._norms) / norms).clamp(max=1.0)
-        return torch.where(norms.isfinite().all(dim=1, keepdim=True), factors, 0.0)
+        return torch.where(norms.isfinite().all(dim=-1, keepdim=True), factors, 0.0)
 
     def reach(self, parameter: str) -> float:
         """How long the clipped, unscaled part of ``parameter`` can be: its group's C ÷ its scale."""

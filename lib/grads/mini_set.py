@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from lib.grads.contractions import squares_of_vectors
 from lib.grads.groups import Groups
 
 
@@ -35,8 +34,9 @@ def clipped_mean(
     if active:
         vector *= torch.cat([active[name].flatten() for name in parameters])
     parts = dict(zip(parameters, vector.split([p.numel() for p in parameters.values()]), strict=True))
-    squares = {name: squares_of_vectors(part.unsqueeze(0)) for name, part in parts.items()}
-    factors = groups.factors(groups.norms(squares))[0]
+    # In float64, as one long float32 sum of squares would come out too small, and the bound would not hold.
+    squares = {name: torch.linalg.vector_norm(part, dtype=torch.float64).square() for name, part in parts.items()}
+    factors = groups.factors(groups.norms(squares))
     for name, part in parts.items():
         part *= factors[groups.of[name]]
     vector.nan_to_num_(nan=0.0)  # if one group's norm is not finite the factor is 0 for all, and 0 × ∞ is NaN
