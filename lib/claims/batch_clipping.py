@@ -192,7 +192,7 @@ CLAIMS = (
     ),
     Claim(
         name="MNIST at equal ε: batch clipping against individual clipping",
-        asks="whether BC, which bc prefers, is more accurate than IC at the same ε",
+        asks="whether BC, which bc prefers, is more accurate than IC at the same ε, in batches of 512",
         source="after bc section 1",
         table="bc_equal_epsilon",
         judge=lambda tier, store: _at_equal_epsilon(

@@ -56,10 +56,8 @@ class DPSGD(Method):
         super().__init__(run, examples, groups=groups)
         self.budget = budget(run, self.sampler, discount * math.sqrt(layers))
         self.steps = self.budget.steps
-        moved, each = (
-            discount * self.budget.events[-1].sensitivity,
-            f" in each of {layers} layers" if layers > 1 else "",
-        )
+        moved = discount * self.budget.events[-1].sensitivity  # by a step's event; a private PCA's comes before
+        each = f" in each of {layers} layers" if layers > 1 else ""
         self.sensitivity = f"sensitivity {'' if moved == 1 else f'{moved:g}'}C{each}"  # in words, for the record
         device = next(model.parameters()).device
         self._noise = generator(run.seed, "gradient noise", device)
