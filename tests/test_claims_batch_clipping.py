@@ -81,7 +81,7 @@ def test_the_quoted_limit_bounds_the_proven_epsilon_at_some_delta_and_not_at_all
 
 
 def test_a_limit_fails_where_one_pair_of_data_sets_exceeds_it(monkeypatch):
-    """At a tenth of the noise the limit of few steps is far too small, whatever bounds what is true."""
+    """After so few steps the limit is far too small."""
     monkeypatch.setattr("lib.claims.batch_clipping.MNIST", {"sampling_prob": 0.001, "steps": 100})
     assert claims.of("bc_noise")[0].judge("cpu", None).status == "fails"
 

@@ -110,6 +110,7 @@ def test_where_it_was_run_dpsgd_has_as_much_noise(fill):
     verdict = BY_NAME[name].judge("paper", fill(TABLE, curve, tier="paper", seeds=2))
     assert verdict.status == "holds"
     assert "SI-DPSGD (LeNet-5) 40.00 ± 0.00 (2), DPSGD (LeNet-5) with as much noise 30.00" in verdict.evidence
+    assert "beside: ε = 0.025: SI-DPSGD (LeNet-5) 40.00 ± 0.00 (2), DPSGD (LeNet-5) 31.56" in verdict.evidence
 
 
 def test_only_the_cells_below_the_printed_number_decide(fill):

@@ -54,12 +54,13 @@ def _at_the_same_claim(
     v1 has one accountant for both; DPSGD has the noise that it asks for in the table ``at_v1s_noise``, at some ε.
     Elsewhere it has that which PLD asks for, so where SI-DPSGD is behind with clearly more noise, that says nothing.
     """
-    parts, own = [], cells(name, tier, store)
+    parts, beside, own = [], [], cells(name, tier, store)
     fair = cells(at_v1s_noise, tier, store) if at_v1s_noise else {}
     found = compared(name, pairs, tier, store)
     for ok, text, row, column in found:
         rival = dict(pairs)[row]
         if (rival, column) in fair:
+            beside.append((ok, text))
             one, other = own[row, column], fair[rival, column]
             ok, why = above(one, other, of=len(found))
             gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
@@ -71,7 +72,7 @@ def _at_the_same_claim(
             if noise < AS_MUCH * column:
                 ok, text = None, f"{text} (with the noise of DPSGD at ε = {noise:.2g}: open)"
         parts.append((ok, text))
-    return verdict(parts)
+    return verdict(parts, beside=beside)
 
 
 def _dpsgd_collapses(tier: str, store: Store) -> Verdict:
