@@ -60,7 +60,8 @@ def summed(implementation: str = "fast") -> audit.meter.Summed:
 
 
 def batch_clipped(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    return clipped_mean(model, LOSS, x, y, Groups(model, C))
+    groups = Groups(model, C)
+    return groups.parts(clipped_mean(model, LOSS, x, y, groups))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

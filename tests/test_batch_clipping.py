@@ -274,9 +274,10 @@ class TestPrivacy:
     def test_a_poisson_batch_of_one_is_like_an_empty_one_to_batch_norm(self):
         """It has no statistics of one row, and an abort would tell that there was one."""
         poisson = {"sampler": "poisson", "neighbouring_relation": "add_or_remove_one", "accountant": "pld"}
-        method = methods.build(bc(norm="batch", **poisson), N, models.build("lenet5", norm="batch"))
-        assert not any(g.any() for g in method.summed(models.build("lenet5", norm="batch"), *examples(1), 0).values())
-        assert any(g.any() for g in method.summed(models.build("lenet5", norm="batch"), *examples(2), 0).values())
+        model = models.build("lenet5", norm="batch")
+        method = methods.build(bc(norm="batch", **poisson), N, model)
+        assert not any(g.any() for g in method.summed(model, *examples(1), 0).values())
+        assert any(g.any() for g in method.summed(model, *examples(2), 0).values())
 
     def test_running_averages_that_are_not_tested_must_not_be_released(self):
         run = bc(norm="batch", noise_multiplier=5.0, test_statistics="public")

@@ -17,7 +17,8 @@ class Groups:
     ``clip_norm`` is C for the whole gradient, or ``{group: C_h}``, where a group is the name of a module or parameter,
     or a tuple of such; a parameter belongs to the longest of the names that it lies under.  ``names`` are in the order
     given, ``of[parameter name]`` the index.  Norms are those of the gradient with every parameter's part multiplied by
-    its entry in ``scales`` (1 where there is none).
+    its entry in ``scales`` (1 where there is none).  ``parameters`` are the model's trainable ones, in order.  Where a
+    gradient is one vector, ``stretches`` are neighbours that are clipped and scaled alike, ``{first's name: entries}``.
     """
 
     def __init__(
@@ -32,15 +33,18 @@ class Groups:
             if not norm > 0 or math.isnan(norm):
                 where = f"clip_norm of {name!r}" if name else "clip_norm"
                 raise ValueError(f"{where}: expected more than 0; got {norm!r}")
-        self.names, self._norms, self.of = list(norms), list(norms.values()), {}
-        self._scales = dict(scales or {})
+        self.names, self._norms, self._scales = list(norms), list(norms.values()), dict(scales or {})
+        self.of, self.stretches, alike = {}, {}, None
+        self.model, self.parameters = model, {name: p for name, p in model.named_parameters() if p.requires_grad}
         owners = {member: i for i, name in enumerate(self.names) for member in _members(name)}
-        for parameter, value in model.named_parameters():
-            if value.requires_grad:
-                under = [n for n in owners if n == WHOLE or parameter == n or parameter.startswith(f"{n}.")]
-                if not under:
-                    raise ValueError(f"clip_norm: expected a group for {parameter!r}; got {', '.join(owners)}")
-                self.of[parameter] = owners[max(under, key=len)]
+        for parameter, value in self.parameters.items():
+            under = [n for n in owners if n == WHOLE or parameter == n or parameter.startswith(f"{n}.")]
+            if not under:
+                raise ValueError(f"clip_norm: expected a group for {parameter!r}; got {', '.join(owners)}")
+            self.of[parameter] = owners[max(under, key=len)]
+            if alike != (alike := (self.of[parameter], self._scales.get(parameter))):
+                first = parameter
+            self.stretches[first] = self.stretches.get(first, 0) + value.numel()
         if unused := [name for i, name in enumerate(self.names) if i not in self.of.values()]:
             raise ValueError(f"clip_norm: expected names of the model's modules or parameters; got {unused[0]!r}")
 
@@ -60,6 +64,11 @@ class Groups:
     def reach(self, parameter: str) -> float:
         """How long the clipped, unscaled part of ``parameter`` can be: its group's C ÷ its scale."""
         return self._norms[self.of[parameter]] / self._scales.get(parameter, 1.0)
+
+    def parts(self, vector: Tensor) -> dict[str, Tensor]:
+        """Of a gradient that is one vector, ``{parameter name: a view of its part}``."""
+        parts = vector.split([p.numel() for p in self.parameters.values()])
+        return {name: part.view_as(p) for part, (name, p) in zip(parts, self.parameters.items(), strict=True)}
 
     def named(self, norms: Tensor) -> Tensor | dict[Group, Tensor]:
         """(B,) for the whole gradient, ``{group: (B,)}`` otherwise."""

@@ -19,25 +19,26 @@ def clipped_mean(
     y: Tensor,
     groups: Groups,
     active: Mapping[str, Tensor] | None = None,
-) -> dict[str, Tensor]:
-    """``{parameter name: the group's part of g · min(1, C_h / ‖g_h‖)}`` with g = ∇ (1/s) Σ_j ℓ(x_j, y_j).
+) -> Tensor:
+    """g · min(1, C_h / ‖g_h‖) in every group h, with g = ∇ (1/s) Σ_j ℓ(x_j, y_j), as one vector.
 
-    Entries where ``active`` is False are set to 0 before the norm is taken.  Zero if the gradient is not finite, and
-    for an empty mini-set.
+    ``groups.parts`` finds a parameter's part.  Entries where ``active`` is False are set to 0 before the norm is taken.
+    Zero if the gradient is not finite, and for an empty mini-set.  ``ValueError`` for groups of another model.
     """
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if groups.model is not model:
+        raise ValueError("groups: expected those of this model's parameters; got another's")
+    parameters = list(groups.parameters.values())
     if not len(x):
-        return {name: torch.zeros_like(p) for name, p in parameters.items()}
-    found = torch.autograd.grad(loss(model(x), y).mean(), list(parameters.values()), materialize_grads=True)
+        return torch.cat([torch.zeros_like(p).flatten() for p in parameters])
+    found = torch.autograd.grad(loss(model(x), y).mean(), parameters, materialize_grads=True)
     # One vector: a network has many small tensors, and an operation on each costs more than its few numbers.
     vector = torch.cat([g.flatten() for g in found])
     if active:
-        vector *= torch.cat([active[name].flatten() for name in parameters])
-    parts = dict(zip(parameters, vector.split([p.numel() for p in parameters.values()]), strict=True))
+        vector *= torch.cat([active[name].flatten() for name in groups.parameters])
+    stretches = dict(zip(groups.stretches, vector.split(list(groups.stretches.values())), strict=True))
     # In float64, as one long float32 sum of squares would come out too small, and the bound would not hold.
-    squares = {name: torch.linalg.vector_norm(part, dtype=torch.float64).square() for name, part in parts.items()}
+    squares = {name: torch.linalg.vector_norm(part, dtype=torch.float64).square() for name, part in stretches.items()}
     factors = groups.factors(groups.norms(squares))
-    for name, part in parts.items():
+    for name, part in stretches.items():
         part *= factors[groups.of[name]]
-    vector.nan_to_num_(nan=0.0)  # if one group's norm is not finite the factor is 0 for all, and 0 × ∞ is NaN
-    return {name: part.view_as(parameters[name]) for name, part in parts.items()}
+    return vector.nan_to_num_(nan=0.0)  # if one group's norm is not finite the factor is 0 for all, and 0 × ∞ is NaN

@@ -18,6 +18,7 @@ either, and a clipped mean has no such middle.  And running averages of batch no
 released without account.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -45,6 +46,10 @@ class BatchClipping(DPSGD):
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
         self._converged = Converged(model) if run.fix_converged != "never" else None
         self._groups: Groups | None = None  # of this epoch
+        # What the optimiser follows, of every step: one vector, for the same reason as in clipped_mean.
+        trained = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
+        self._noised = torch.cat([torch.zeros_like(value).flatten() for value in trained])
+        self._parts = Groups(model, math.inf).parts(self._noised)
 
     def prepare(self, model: nn.Module, public: Public | None) -> None:
         self._groups = None
@@ -57,9 +62,15 @@ class BatchClipping(DPSGD):
 
     def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
         """Σ_j [g(S_j)]_C, before noise."""
+        total = self._summed(model, x, y, step)
+        return self._groups.parts(total)
+
+    def _summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor:
+        """The same as one vector."""
         groups = self._groups = self._groups or self.groups(model, step)
         if self.run.mini_set_size == 1:
-            return clipped_sum(model, LOSS, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type])[0]
+            total, _ = clipped_sum(model, LOSS, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type])
+            return torch.cat([part.flatten() for part in total.values()])
         active = self._converged.active if self._converged else None
         if len(x) == 1 and self.run.norm == "batch":  # which cannot normalise one: like none, without a gradient
             x, y = x[:0], y[:0]
@@ -68,16 +79,18 @@ class BatchClipping(DPSGD):
         total, *others = [
             clipped_mean(model, LOSS, *part, groups, active) for part in zip(x.split(size), y.split(size), strict=True)
         ]
-        return {name: sum((other[name] for other in others), start=value) for name, value in total.items()}
+        return sum(others, start=total)
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
-        total, z, groups = self.summed(model, x, y, step), self.noise_multiplier(step), self._groups
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                std = z * groups.reach(name) if z else 0.0
-                parameter.grad = self._draw(parameter, std).add_(total[name]).div_(self._divisor)
-                if self._converged:
-                    self._converged.hold(name, parameter, std / self._divisor)
+        total, z, groups = self._summed(model, x, y, step), self.noise_multiplier(step), self._groups
+        stds = {name: z * groups.reach(name) if z else 0.0 for name in groups.parameters}
+        for name, part in self._parts.items():
+            part.normal_(0.0, stds[name], generator=self._noise)
+        self._noised.add_(total).div_(self._divisor)
+        for name, parameter in groups.parameters.items():
+            parameter.grad = self._parts[name]
+            if self._converged:
+                self._converged.hold(name, parameter, stds[name] / self._divisor)
 
     def update(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         super().update(model, optimizer)
