@@ -65,6 +65,10 @@ class Groups:
         """How long the clipped, unscaled part of ``parameter`` can be: its group's C ÷ its scale."""
         return self._norms[self.of[parameter]] / self._scales.get(parameter, 1.0)
 
+    def zeros(self) -> Tensor:
+        """A gradient of zeros that is one vector."""
+        return torch.cat([torch.zeros_like(p).flatten() for p in self.parameters.values()])
+
     def parts(self, vector: Tensor) -> dict[str, Tensor]:
         """Of a gradient that is one vector, ``{parameter name: a view of its part}``."""
         parts = vector.split([p.numel() for p in self.parameters.values()])

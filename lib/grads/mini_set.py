@@ -27,10 +27,9 @@ def clipped_mean(
     """
     if groups.model is not model:
         raise ValueError("groups: expected those of this model's parameters; got another's")
-    parameters = list(groups.parameters.values())
     if not len(x):
-        return torch.cat([torch.zeros_like(p).flatten() for p in parameters])
-    found = torch.autograd.grad(loss(model(x), y).mean(), parameters, materialize_grads=True)
+        return groups.zeros()
+    found = torch.autograd.grad(loss(model(x), y).mean(), list(groups.parameters.values()), materialize_grads=True)
     # One vector: a network has many small tensors, and an operation on each costs more than its few numbers.
     vector = torch.cat([g.flatten() for g in found])
     if active:

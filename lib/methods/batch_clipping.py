@@ -47,9 +47,9 @@ class BatchClipping(DPSGD):
         self._converged = Converged(model) if run.fix_converged != "never" else None
         self._groups: Groups | None = None  # of this epoch
         # What the optimiser follows, of every step: one vector, for the same reason as in clipped_mean.
-        trained = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
-        self._noised = torch.cat([torch.zeros_like(value).flatten() for value in trained])
-        self._parts = Groups(model, math.inf).parts(self._noised)
+        whole = Groups(model, math.inf)
+        self._noised = whole.zeros()
+        self._parts = whole.parts(self._noised)
 
     def prepare(self, model: nn.Module, public: Public | None) -> None:
         self._groups = None
