@@ -56,6 +56,11 @@ def full_precision() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
+def computes_in_bfloat16() -> bool:
+    """Whether this machine does: a processor that has to emulate it is some twenty times slower than in float32."""
+    return torch.cuda.is_available() or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
 def keep_freed_memory() -> None:
     """The process keeps what it frees, for its next step: glibc's default is to hand it back to the kernel.
 

@@ -53,7 +53,7 @@ def test_it_holds_on_the_printed_numbers_and_is_open_without(claim, fill):
         ("BN networks tolerate weight noise", NOISE, {("BN-VGG-16", 2.0): 89.7}),
         ("one norm layer less, more vulnerable", NOISE, {("ResNet-18-mod", 1.0): 87.0}),
         ("a norm after the last layer protects", NOISE, {("BN-ResNet-18", 2.0): 87.0}),
-        ("the norm layers there are protect", NOISE, {("ResNet-18", 1.0): 19.5}),
+        ("ResNet-18's own norm layers protect it", NOISE, {("ResNet-18", 1.0): 19.5}),
         ("batch norm helps DPSGD most, all trained as briefly", PUBLIC, {"LN-TF-tutorial, as short": 72.5}),
         ("batch norm helps DPSGD most, all trained as briefly", PUBLIC, {"TF-tutorial, as short": 72.5}),
         (

@@ -152,10 +152,12 @@ def test_an_accountant_that_does_not_cover_the_sampling_has_no_number():
 @pytest.mark.parametrize("memory", [0.9, math.nan])
 def test_speed_has_a_panel_for_each_network_and_leaves_out_what_was_not_measured(memory):
     numbers = {"ratio": 1.2, "low": 1.1, "high": 1.4, "memory": memory}
-    figure = speed.ratios({"LeNet-5": {"non-private": numbers}, "ResNet-18": {"non-private": numbers}})
+    figure = speed.ratios({"LeNet-5": {"non-private": numbers}, "ResNet-18": {"non-private": numbers}}, aim=1.5)
     assert [axes.get_title() for axes in figure.axes] == ["LeNet-5", "ResNet-18"]
     (dots,) = (line for line in figure.axes[0].lines if line.get_label() == "peak memory")
     assert len(dots.get_xdata()) == (0 if math.isnan(memory) else 1)
+    (aim,) = (line for line in figure.axes[1].lines if line.get_label() == "aim")
+    assert list(aim.get_xdata()) == [1.5, 1.5]
 
 
 def test_the_error_of_the_limit_is_relative_to_pld():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import make_run
 
-from lib import data, sweep, tables
+from lib import data, environment, sweep, tables
 from lib.lease import Lease
 from lib.store import Store, StoreError
 from lib.sweep import _work
@@ -260,8 +260,10 @@ def test_an_address_is_for_a_cluster(tmp_path):
         sweep.run(SMALL, root=tmp_path, scheduler="host")
 
 
-def test_workers_train_in_the_precision_that_is_asked(tmp_path):
-    go(tmp_path, precision="bfloat16")
+def test_workers_train_in_the_precision_that_is_asked_with_a_warning_where_it_is_emulated(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "computes_in_bfloat16", lambda: False)
+    with pytest.warns(UserWarning, match="this processor emulates bfloat16, which is slower than float32"):
+        go(tmp_path, precision="bfloat16")
     records = [record for _, record in Store(tmp_path / "results").filed()]
     assert {record["env"]["flags"]["precision"] for record in records} == {"bfloat16"}
 

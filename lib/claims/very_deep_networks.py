@@ -104,7 +104,7 @@ CLAIMS = (
         judge=partial(_norm_protects, ONE_AT_THE_END),
     ),
     Claim(
-        name="CIFAR-10: the norm layers there are protect",
+        name="CIFAR-10: ResNet-18's own norm layers protect it",
         says="the accuracy of ResNet-18 with a noise level of 1 reduces only to 87% instead of to random prediction",
         source="v2 section 2, Table 3",
         table=NOISE,

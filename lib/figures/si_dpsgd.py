@@ -74,7 +74,7 @@ def against_power(table: Table, tier: str, store: Store, *, powers: dict[str, fl
     for row, style in zip(dashed, LEVELS, strict=False):
         keys.append(Line2D([], [], linestyle=style, color="grey", label=row))
     if frame["diverged"].any():
-        label = f"s.e. > {DIVERGED:g} points: not all runs trained\n(at the right: of a row that has no p)"
+        label = f"s.e. > {DIVERGED:g} points: not all runs trained\n(at the right: of an amplified row)"
         hollow = {"marker": "o", "markerfacecolor": "white", "markersize": 9, "linestyle": ""}
         keys.append(Line2D([], [], color="grey", label=label, **hollow))
     axes.set(xlabel="p", ylabel=scale.LABEL, xticks=list(powers.values()))

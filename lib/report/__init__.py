@@ -133,8 +133,8 @@ def ours(mean: float | None, stderr: float | None, n: int) -> str:
 
 
 def command(table: Table, tier: str, store: Store) -> str:
-    """What fills the table, as far as it is filled, in mixed precision where any of its runs was."""
-    words = f"python -m lib.reproduce --tier {tier} --table {table.name} --seeds {max(seeds(table, tier, store), 1)}"
+    """What fills the table to the seeds that most of its cells have, in mixed precision where any of its runs was."""
+    words = f"python -m lib.reproduce --tier {tier} --table {table.name} --seeds {seeds(table, tier, store)}"
     found = {precision(record["env"]) for cell in table.cells for record in records(table, *cell, tier, store)}
     return f"{words} --precision bfloat16" if "bfloat16" in found else words
 
@@ -152,5 +152,6 @@ def data(table: Table, tier: str, store: Store) -> list[str]:
 
 
 def seeds(table: Table, tier: str, store: Store) -> int:
-    """The largest number of seeds that a cell of ``table`` has."""
-    return int(summary(table, tier, store)["n"].max())
+    """How many seeds most cells of ``table`` have, of those that have any; at least 1."""
+    stored = summary(table, tier, store)["n"]
+    return int(stored[stored > 0].mode().max()) if stored.any() else 1

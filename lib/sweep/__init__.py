@@ -11,6 +11,7 @@ worker that dies or hangs is replaced.
 
 import os
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from lib import data, tuning
+from lib import data, environment, tuning
 from lib.lease import leases
 from lib.plan import Plan
 from lib.run import Run
@@ -70,6 +71,8 @@ def run(
     plan = Plan(**plan)
     root = Path(root if root is not None else folder(plan.tier))
     store = Store(root, read_only=False)
+    if plan.precision == "bfloat16" and plan.scheduler is None and not environment.computes_in_bfloat16():
+        warnings.warn("precision: this processor emulates bfloat16, which is slower than float32", stacklevel=2)
     deadline = time.time() + 60 * plan.minutes if plan.minutes is not None else None
     n_jobs = plan.n_jobs or torch.cuda.device_count() or os.cpu_count() or 1
     together = plan.together or (TOGETHER if torch.cuda.is_available() else 1)

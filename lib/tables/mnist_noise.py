@@ -1,9 +1,9 @@
 """v2 Table 2 (= v1 Table 1): MNIST accuracy with Gaussian noise on the weights, in training and in testing.
 
 The papers leave the step size open, and it decides the table: by scale invariance a normalised network's natural
-step grows with σ.  So the step size of **every** cell is searched over one grid, on validation examples held out of
-the training set, for plain and normalised rows alike.  The column σ = .3 is not printed; the text says of it that the
-plain models do "not converge" there.
+step grows with σ.  So the step size of **every** cell is searched, for plain and normalised rows alike, over one
+grid and beyond it where its end is the best, on validation examples held out of the training set.  The column σ = .3
+is not printed; the text says of it that the plain models do "not converge" there.
 """
 
 from lib.tables import Printed, Table, printed
