@@ -11,5 +11,8 @@ def seed_for(seed: int, purpose: str) -> int:
 
 
 def generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator on ``device``; the numbers that it draws depend on seed, purpose and kind of device."""
+    """A generator on ``device``; the numbers that it draws depend on seed, purpose and kind of device.
+
+    On a CPU torch keeps 32 bits of the seed: enough to keep runs apart, and few enough to be tried one by one.
+    """
     return torch.Generator(device).manual_seed(seed_for(seed, purpose))

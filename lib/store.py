@@ -34,6 +34,10 @@ class StoreError(Exception):
     """A stored result that is not what it should be; the message names the file and what was expected."""
 
 
+class AlreadyStored(StoreError):
+    """A run that is stored, or that another writer is storing at this moment."""
+
+
 def folder(tier: str) -> Path:
     """Where the records of ``tier`` live."""
     return SMOKE_RESULTS if tier == "smoke" else RESULTS
@@ -46,6 +50,9 @@ def validate(record: Record) -> Record:
         raise StoreError(f"expected the blocks {', '.join(BLOCKS)}; got {have}")
     if record["schema"] != SCHEMA:
         raise StoreError(f"expected schema {SCHEMA}; got {record['schema']!r}")
+    for block in BLOCKS[2:]:
+        if not isinstance(record[block], dict):
+            raise StoreError(f"expected {block} to be a block of names and values; got {record[block]!r}")
     if missing := [k for k in (*PRIVACY, *PRIVACY_VALUES) if k not in record["privacy"]]:
         raise StoreError(f"expected privacy to say {missing[0]!r}; got {', '.join(record['privacy'])}")
     try:
@@ -85,6 +92,9 @@ class Store:
         found = (path for path in sorted(self.root.glob("*/*.json")) if path.parent.name not in NO_RECORDS)
         self._paths = {path.stem[-12:]: path for path in found}
 
+    def __len__(self) -> int:
+        return len(self._paths)
+
     def __contains__(self, run: Run) -> bool:
         return run.id in self._paths
 
@@ -101,12 +111,17 @@ class Store:
         return ((path.parent.name, read(path)) for path in self._paths.values())
 
     def write(self, table: str, record: Record) -> Path:
-        """Store ``record`` under ``table``; a run already stored anywhere under the root is refused."""
+        """Store ``record`` under ``table``; ``AlreadyStored`` for a run that is, anywhere under the root."""
         run = Run.from_dict(validate(record)["run"])
         path = self.root / table / f"{run.words}-{run.id}.json"
+        where = self._paths.get(run.id, path)
+        refused = AlreadyStored(f"{where}: already stored; a stored result is never overwritten")
         if run in self or path.exists():
-            raise StoreError(f"{self._paths.get(run.id, path)}: already stored; a stored result is never overwritten")
-        _write(path, _text(record))
+            raise refused
+        try:
+            _write(path, _text(record), new=True)
+        except (FileExistsError, FileNotFoundError):  # by another writer, meanwhile, or just about to be
+            raise refused from None
         self._paths[run.id] = path
         return path
 
@@ -130,7 +145,19 @@ def _text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def _write(path: Path, text: str) -> None:
+def _publish_new(part: str, path: Path) -> None:
+    """Like ``os.replace``, but ``FileExistsError`` if ``path`` exists, on file systems that have links."""
+    try:
+        os.link(part, path)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError:
+        os.replace(part, path)
+    finally:
+        Path(part).unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str, *, new: bool = False) -> None:
     """Hidden and without the ending .json until complete, so that no reader ever picks it up half-written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for name in os.listdir(path.parent):
@@ -147,7 +174,7 @@ def _write(path: Path, text: str) -> None:
             os.unlink(file.name)
             raise
     os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    (_publish_new if new else os.replace)(file.name, path)
 
 
 def write_measured(path: Path, results: dict[str, Any], env: dict[str, Any]) -> Path:

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from lib.run import Run
-from lib.store import Store
+from lib.store import Record, Store
 from lib.tables import Column, Row, Table
 
 BEYOND = 4  # points at most past the ends of a grid
@@ -85,13 +85,18 @@ def _searched(table: Table, row: Row, column: Column, tier: str, store: Store) -
 
 def _scores(table: Table, row: Row, column: Column, tier: str, store: Store, found: list[Point]) -> list[float | None]:
     """Validation accuracies (%) of the points, means over those stored; None where the first seed's is not."""
-    scores, grid = [], table.points(row, column, tier)
+    scores = []
     for point in found:
-        run = table.tuning(row, column, tier=tier, **point)
-        records = [store.get(run) for run in ([run] if point in grid else _of_seeds(run))]
-        accuracies = [record["metrics"]["validation_accuracy"] for record in records if record]
-        scores.append(fmean(accuracies) if records[0] else None)
+        judges = records(table, row, column, tier, store, point)
+        scores.append(fmean(record["metrics"]["validation_accuracy"] for record in judges) if judges else None)
     return scores
+
+
+def records(table: Table, row: Row, column: Column, tier: str, store: Store, point: Point) -> list[Record]:
+    """The stored tuning runs that judge ``point``, the first seed's first; none if that is not stored."""
+    run = table.tuning(row, column, tier=tier, **point)
+    seeds = [run] if point in table.points(row, column, tier) else _of_seeds(run)
+    return [record for run in seeds if (record := store.get(run))] if run in store else []
 
 
 def _of_seeds(run: Run) -> list[Run]:
@@ -116,12 +121,25 @@ def cell_run(table: Table, row: Row, column: Column, seed: int, tier: str, store
     return None if point is None else table.cell(row, column, seed=seed, tier=tier, **point)
 
 
-def stored_and_missing(table: Table, tier: str, seeds: int, store: Store) -> tuple[int, int]:
-    """How many of the runs of ``table`` (its tuning, and ``seeds`` of every cell) are stored, and how many missing."""
-    tuning_runs = {run.id: run for cell in table.cells for run in runs(table, *cell, tier, store)}
-    stored = sum(run in store for run in tuning_runs.values())
+def wanted(table: Table, tier: str, seeds: int, store: Store) -> list[tuple[Row, Run]]:
+    """The runs of ``table``, each once: those of its search, then ``seeds`` of every cell.
+
+    Before a cell's search is complete, the first point of its grid stands for the one that will be chosen.
+    """
+    found: dict[str, tuple[Row, Run]] = {}
     for row, column in table.cells:
-        for seed in range(seeds):
+        found |= {run.id: (row, run) for run in runs(table, row, column, tier, store)}
+    for seed in range(seeds):
+        for row, column in table.cells:
             run = cell_run(table, row, column, seed, tier, store)
-            stored += run is not None and run in store
-    return stored, len(tuning_runs) + seeds * len(table.cells) - stored
+            if run is None:
+                point = table.points(row, column, tier)[0]
+                run = table.cell(row, column, seed=seed, tier=tier, **point)
+            found.setdefault(run.id, (row, run))
+    return list(found.values())
+
+
+def stored_and_missing(table: Table, tier: str, seeds: int, store: Store) -> tuple[int, int]:
+    """How many of the :func:`wanted` runs are stored, and how many missing."""
+    stored = [run in store for _, run in wanted(table, tier, seeds, store)]
+    return sum(stored), len(stored) - sum(stored)

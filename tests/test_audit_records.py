@@ -6,15 +6,18 @@ import sys
 from dataclasses import replace
 
 import pytest
+import torch
 from conftest import make_run
 
 from lib import data
+from lib.accounting import Event
 from lib.audit import __main__ as audit_command
 from lib.audit import canaries, records
+from lib.gaussian import FLOAT32_BOUND
 from lib.methods._budget import budget
 from lib.sampling import Sampler
 from lib.store import Store, StoreError, validate
-from lib.train import train
+from lib.train import Training, train
 
 PRIVATE = {"optimizer": "sgd", "sampler": "poisson", "clip_norm": 1.0, "batch_size": 144, "lr": 0.5}
 RUNS = {
@@ -73,7 +76,36 @@ def test_an_older_proof_is_replaced():
     record = train(make_run(**RUNS["si_dpsgd"]))
     today = record["privacy"]["proven"]
     record["privacy"]["proven"] = {"epsilon": None, "assumes": "", "why": "nobody knew"}
-    assert records.block(record, {})["proven"] == today
+    proven = records.block(record, {})["proven"]
+    assert proven["assumes"].startswith(today["assumes"] + "; the code of commit ")
+    assert proven == today | {"assumes": proven["assumes"]}
+
+
+def test_noise_that_was_cut_off_is_told_with_what_it_costs(monkeypatch):
+    """Of records from before the whole tail was drawn; of one of SI-DPSGD, whose noise is one draw, not in numbers."""
+    told = []
+    for name in ("dpsgd, noise from ε", "si_dpsgd"):
+        record = train(make_run(**RUNS[name]))
+        assert records.block(record, {})["proven"]["assumes"].endswith("counts like today's")
+        del record["env"]["flags"]["whole_tail"]
+        told.append(records.block(record, {})["proven"]["assumes"].partition("like today's, but for ")[2])
+    cut = "noise of float32, cut off at 5.77 standard deviations"
+    method = Training(make_run(**RUNS["dpsgd, noise from ε"]), torch.device("cpu"))
+    method.attach()
+    cost = records.cut_off(method.method.budget.events)
+    assert told == [f"{cut}, which adds up to {cost:.1g} to δ", cut]
+
+
+def test_what_a_cut_off_adds_to_delta():
+    """By simulation of one step, z = 1/3: none is out there without the example, and with it so many."""
+    noise = torch.empty(1 << 22).normal_(generator=torch.Generator().manual_seed(0))
+    assert noise.abs().max() < FLOAT32_BOUND
+    seen = (noise + 3.0 > FLOAT32_BOUND).double().mean().item()
+    one = Event(noise_multiplier=1 / 3, sampling_prob=1.0, steps=1)
+    assert seen == pytest.approx(records.cut_off([one]), rel=0.05)
+    at_7 = Event(noise_multiplier=0.5538, sampling_prob=256 / 60_000, steps=2808)
+    assert records.cut_off([at_7]) == pytest.approx(4.4e-4, rel=0.02)
+    assert records.cut_off([at_7, at_7]) == pytest.approx(2 * records.cut_off([at_7]), rel=1e-3)
 
 
 def test_what_differs_by_the_rounding_of_another_machine_stays_and_words_are_todays():
@@ -167,5 +199,6 @@ def test_a_record_is_proven_without_the_features_it_was_trained_on(tmp_path, mon
     run = make_run(**(RUNS["dpsgd, noise from ε"] | pretrained | public), statistics="per_example", epochs=1)
     record = train(run)
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path / "elsewhere"))
-    assert records.block(record, {})["proven"] == record["privacy"]["proven"]
+    proven = records.block(record, {})["proven"]
+    assert proven == record["privacy"]["proven"] | {"assumes": proven["assumes"]}
     assert "stripes_rgb, on which the convolutions were pretrained" in record["privacy"]["proven"]["assumes"]

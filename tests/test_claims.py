@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import sem, ttest_ind_from_stats
 
 from lib import claims, tables
-from lib.claims import Verdict, noise_robustness, verdict
+from lib.claims import Verdict, _comparison, noise_robustness, verdict
 
 TABLE, FIGURE = tables.load("mnist_noise"), tables.load("mnist_convergence")
 BY_NAME = {claim.name: claim for claim in claims.every()}
@@ -118,7 +118,7 @@ def test_what_decides_a_verdict_is_told_and_what_is_missing_is_counted():
 
 
 def cell(mean, stderr=0.1, n=3, at_an_end=False, outdone=""):
-    found = {"mean": mean, "stderr": stderr, "n": n, "at_an_end": at_an_end, "outdone": outdone}
+    found = {"mean": mean, "stderr": stderr, "n": n, "at_an_end": at_an_end, "outdone": outdone, "one_run": 2.0}
     return found | {"printed": tables.Printed(95.0)}
 
 
@@ -177,6 +177,22 @@ class TestAbove:
     def test_a_single_run_is_said_to_have_been_given_a_spread(self):
         assert claims.above(cell(94.8), cell(95.0))[1] == " (not told apart)"
         assert claims.above(cell(94.8, None, 1), cell(95.0))[1].endswith("a single run's error taken as 2 points)")
+
+    def test_which_is_that_of_the_repeated_cells_of_its_table(self, fill):
+        """Two runs of every cell but one, half of them 2 apart and half 12: pooled √((2 + 72) / 2) points."""
+        table = tables.load("mnist_noise")
+        alone = table.cells[-1]
+
+        def scored(row, column, seed):
+            return None if seed and (row, column) == alone else [80.0 + seed * (2 if row.endswith("5") else 12)]
+
+        found = claims.cells("mnist_noise", "cpu", fill(table, scored, seeds=2))
+        variances = [72.0] * 18 + [2.0] * 17
+        assert found[alone]["n"] == 1
+        assert claims.spread(found[alone]) == pytest.approx(np.mean(variances) ** 0.5)
+        assert claims.spread(found[table.cells[0]]) == pytest.approx(6.0)
+        close = fill(table, lambda row, column, seed: [80.0 + seed] if not seed or column else None, seeds=2)
+        assert claims.spread(claims.cells("mnist_noise", "cpu", close)["LeNet-5", 0.0]) == _comparison.ONE_RUN
 
     def test_a_margin_is_asked_for_beside(self):
         assert claims.above(cell(95.0), cell(92.0), margin=2.0)[0] is True

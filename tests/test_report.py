@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from conftest import make_record, make_run
@@ -96,6 +97,17 @@ def test_one_step_size_is_the_one_whose_worst_column_is_best(fill):
     frame = report.one_step_size(TABLE, "cpu", fill(TABLE, by_seed))
     assert frame.loc["LeNet-5", "step size"] == "0.003"
     assert frame.loc["LeNet-5", "σ = 2"] == "60.00"
+
+
+def test_one_step_size_is_told_under_the_heads_of_its_columns(tmp_path):
+    """Whatever the order of the columns; the last one is not the worst."""
+    table, store = replace(TABLE, rows=("LeNet-5",), columns=(0.1, 1.0, 0.0)), Store(tmp_path, read_only=False)
+    for column in table.columns:
+        for i, lr in enumerate(table.grid["lr"]):
+            accuracy = {0.1: 50.0 + i, 1.0: 20.0 - abs(i - 2), 0.0: 80.0 - i}[column]
+            store.write(table.name, make_record(table.tuning("LeNet-5", column, tier="cpu", lr=lr), accuracy))
+    found = report.one_step_size(table, "cpu", store).loc["LeNet-5"]
+    assert found.to_dict() == {"step size": "0.01", "σ = 0.1": "52.00", "σ = 1": "20.00", "σ = 0": "78.00"}
 
 
 def test_figures_show_what_is_stored(fill):

@@ -15,7 +15,7 @@ from traitlets.config import Config
 
 from lib import registry, report, reproduce, sweep, tables, tuning
 from lib.reproduce import __main__ as command
-from lib.reproduce._estimate import Estimate, Times, duration, missing
+from lib.reproduce._estimate import Estimate, Times, duration
 from lib.store import Store
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -82,21 +82,6 @@ def test_the_list_says_what_is_stored_of_each_table(monkeypatch, fill, capsys):
     assert f"{stored} + {left}" in line
 
 
-def test_missing_runs_are_those_that_a_sweep_would_train(fill):
-    """As many as the opening cell counts, searches first; where a search is not complete, a point stands for it."""
-    table = tables.load("mnist_noise")
-    empty = Store("nowhere")
-    found = missing(table, "cpu", 2, empty)
-    assert len({run.id for _, run in found}) == len(found)
-    assert len(found) == tuning.stored_and_missing(table, "cpu", 2, empty)[1]
-    assert found[0][1].validation_examples > 0
-    store = fill(table, lambda row, column, seed: [90.0], seeds=1)
-    left = missing(table, "cpu", 2, store)
-    assert {run.seed for _, run in left} == {1}
-    assert len(left) == len(table.cells)
-    assert all(tuning.cell_run(table, row, run.weight_noise_std, 1, "cpu", store) == run for row, run in left)
-
-
 def test_the_estimate_is_what_runs_like_it_took(tmp_path):
     """Per epoch, the median; of another norm if there is none of this; unknown for another method."""
     store = Store(tmp_path, read_only=False)
@@ -111,7 +96,8 @@ def test_the_estimate_is_what_runs_like_it_took(tmp_path):
     assert times.seconds(table.cell("LeNet-300-100", 0.0, seed=0, tier="cpu", lr=0.1)) is None
     parameters = {"table": "mnist_noise", "figure": None, "tier": "cpu", "seeds": 1}
     estimate = Estimate.of([parameters, parameters], store)
-    assert estimate.runs == len(missing(table, "cpu", 1, store))  # a run that is asked for twice is trained once
+    # A run that is asked for twice is trained once.
+    assert estimate.runs == tuning.stored_and_missing(table, "cpu", 1, store)[1]
     assert estimate.since(1).runs == 0
     assert "unknown for" in estimate.words(2)
     assert "  LeNet-300-100 " in str(estimate)

@@ -29,16 +29,19 @@ WITHOUT_TORCH = {
     "reproduce": {"ledger", "notebook", "plan", "registry", "run", "store", "tables", "tuning"},
 }
 WITH_TORCH = {
-    "layers": set(),
+    "gaussian": set(),
+    "layers": {"gaussian"},
     "models": {"layers", "registry", "run"},  # of run the names of norms
     "grads": {"layers"},
     "audit": {
-        *("accounting", "data", "environment", "generators", "grads", "layers", "methods", "models", "run", "store"),
-        *("tables", "train"),
+        *("accounting", "data", "environment", "gaussian", "generators", "grads", "layers", "methods", "models", "run"),
+        *("store", "tables", "train"),
     },
     "generators": set(),
     "sampling": {"accounting"},
-    "methods": {"accounting", "generators", "grads", "layers", "registry", "run", "sampling", "schedules"},
+    "methods": {
+        *("accounting", "gaussian", "generators", "grads", "layers", "registry", "run", "sampling", "schedules"),
+    },
     "data": set(),
     "preprocessing": {"data"},
     "pca": {"data"},
@@ -48,7 +51,9 @@ WITH_TORCH = {
         *("schedules", "store"),
     },
     "sweep": {"data", "environment", "lease", "plan", "run", "store", "tables", "train", "tuning"},
-    "bench": {"environment", "generators", "grads", "layers", "methods", "models", "registry", "run", "store"},
+    "bench": {
+        *("environment", "gaussian", "generators", "grads", "layers", "methods", "models", "registry", "run", "store"),
+    },
 }
 RULES = WITHOUT_TORCH | WITH_TORCH
 

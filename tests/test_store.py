@@ -9,7 +9,7 @@ import pytest
 from conftest import make_record, make_run
 
 from lib import store
-from lib.store import Store, StoreError
+from lib.store import AlreadyStored, Store, StoreError
 
 
 @pytest.fixture
@@ -53,6 +53,10 @@ def test_a_file_that_another_process_stored_is_not_overwritten(filled, tmp_path)
         (lambda text: text.replace('"lr": 0.01', '"lr": -1'), "lr: expected more than 0.0"),
         (lambda text: text.replace('"test_accuracy": 70.0\n', '"test_accuracy": 700.0\n'), "0 to 100"),
         (lambda text: text.replace('"claimed"', '"promised"'), "expected privacy to say 'claimed'"),
+        *(
+            (lambda text, block=block: json.dumps(json.loads(text) | {block: None}), f"expected {block} to be a block")
+            for block in ("run", "metrics", "privacy", "history", "env")
+        ),
     ],
 )
 def test_a_damaged_file_is_named_and_left_alone(filled, damage, message):
@@ -67,10 +71,36 @@ def test_a_damaged_file_is_named_and_left_alone(filled, damage, message):
 
 def test_a_write_that_is_cut_off_leaves_no_record(tmp_path, monkeypatch):
     results = Store(tmp_path, read_only=False)
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no space left on device")))
+    for publish in ("link", "replace"):
+        monkeypatch.setattr(os, publish, lambda *_: (_ for _ in ()).throw(OSError("no space left on device")))
     with pytest.raises(OSError, match="no space"):
         results.write("a_table", make_record(make_run(), 1.0))
     assert make_run() not in Store(tmp_path)
+
+
+def test_without_links_a_record_is_stored_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("not supported")))
+    path = Store(tmp_path, read_only=False).write("a_table", make_record(make_run(), 1.0))
+    assert make_run() in Store(tmp_path)
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("swept", [True, False], ids=["and clears our part away", "and leaves it"])
+def test_of_two_writers_at_once_one_stores_and_the_other_is_told(tmp_path, monkeypatch, swept):
+    first, second, sync = Store(tmp_path), Store(tmp_path), os.fsync
+
+    def while_the_other_stores(file):
+        monkeypatch.setattr(os, "fsync", sync)
+        with monkeypatch.context() as unseen:
+            if not swept:
+                unseen.setattr(os, "listdir", lambda _: [])
+            second.write("a_table", make_record(make_run(), 2.0))
+
+    monkeypatch.setattr(os, "fsync", while_the_other_stores)
+    with pytest.raises(AlreadyStored, match="already stored"):
+        first.write("a_table", make_record(make_run(), 1.0))
+    assert Store(tmp_path).get(make_run()) == make_record(make_run(), 2.0)
+    assert [path.suffix for path in (tmp_path / "a_table").iterdir()] == [".json"]
 
 
 def test_what_was_measured_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -309,6 +309,20 @@ class TestTogether:
         assert outcomes[runs[4]] == f"{runs[4].words}-{runs[4].id}: MemoryError: too much"
         assert nothing_is_left_over(tmp_path)
 
+    def test_one_that_cannot_be_written_is_named_and_the_others_are_stored(self, tmp_path, monkeypatch):
+        runs, write = tuple(make_run(epochs=1, seed=seed) for seed in range(4)), Store.write
+
+        def failing_once(store, table, record):
+            if record["run"]["seed"] == 1:
+                raise OSError("no space left on device")
+            return write(store, table, record)
+
+        monkeypatch.setattr(Store, "write", failing_once)
+        outcomes = [outcome for _, outcome in _work.work(runs, root=tmp_path, deadline=None, **OF_WORK)]
+        assert outcomes.pop(1) == f"{runs[1].words}-{runs[1].id}: OSError: no space left on device"
+        assert outcomes == [_work.STORED] * 3
+        assert set(contents(tmp_path)) == {runs[i].id for i in (0, 2, 3)}
+
     def test_of_a_share_those_alone_are_trained_that_nobody_else_has(self, tmp_path):
         runs = tuple(make_run(epochs=1, seed=seed) for seed in range(3))
         how = OF_WORK | {"root": tmp_path, "deadline": None}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from conftest import make_record
 
-from lib import tables, tuning
+from lib import registry, report, tables, tuning
 from lib.store import Store
 
 TABLE = tables.load("mnist_noise")
@@ -95,6 +95,35 @@ def test_an_untuned_row_needs_no_runs(tmp_path):
     figure = tables.load("mnist_convergence")
     assert tuning.chosen(figure, figure.rows[0], 1.0, "cpu", Store(tmp_path)) == {}
     assert tuning.cell_run(figure, figure.rows[0], 1.0, 0, "cpu", Store(tmp_path)).lr == 0.1
+
+
+def test_what_is_wanted_is_what_a_sweep_would_train(fill):
+    """Searches first; where a search is not complete, a point of the grid stands for the one that will be chosen."""
+    found = tuning.wanted(TABLE, "cpu", 2, Store("nowhere"))
+    assert found[0][1].validation_examples > 0
+    store = fill(TABLE, lambda row, column, seed: [90.0], seeds=1)
+    left = [(row, run) for row, run in tuning.wanted(TABLE, "cpu", 2, store) if run not in store]
+    assert len(left) == len(TABLE.cells)
+    assert all(tuning.cell_run(TABLE, row, run.weight_noise_std, 1, "cpu", store) == run for row, run in left)
+
+
+@pytest.mark.parametrize("tier", tables.TIERS)
+@pytest.mark.parametrize("name", registry.names("tables"))
+def test_a_run_that_cells_share_is_wanted_once(name, tier):
+    found = tuning.wanted(tables.load(name), tier, 2, Store("nowhere"))
+    assert len({run.id for _, run in found}) == len(found)
+
+
+def test_what_a_choice_rests_on_are_all_seeds_of_a_point_beyond_the_grid(tmp_path):
+    store = scored(tmp_path, [10, 10, 10, 10, 10, 50, 70, 80])
+    beyond = TABLE.tuning(*CELL, tier="cpu", lr=9.0)
+    for seed, accuracy in enumerate((90.0, 84.0, 60.0)):
+        store.write("mnist_noise", make_record(replace(beyond, seed=seed), accuracy))
+    found = report.search(TABLE, "cpu", store).set_index("lr")
+    assert found.loc[9.0, ["n", "accuracy"]].tolist() == [3, 78.0]
+    assert found.loc[9.0, "epochs"] == 3 * beyond.epochs == 3 * found.loc[3.0, "epochs"]
+    assert found["accuracy"].idxmax() == tuning.chosen(TABLE, *CELL, "cpu", store)["lr"] == 3.0
+    assert "0 runs and 11 of the search" in report.provenance(TABLE, "cpu", store)
 
 
 def test_stored_and_missing_add_up(tmp_path, fill):

@@ -28,7 +28,9 @@ from lib.accounting._gaussian import analytic_gaussian, classical_gaussian
 from lib.accounting._registry import accountants, check_match, is_upper_bound
 from lib.accounting._si_dpsgd import si_dpsgd_delta, si_dpsgd_epsilon
 from lib.accounting._spectrum import Spectrum
+from lib.accounting._tail import gdp_exceeded
 from lib.accounting._transcript import si_dpsgd_moved, si_dpsgd_proven_epsilon
+from lib.accounting.clt import mu as limit_mu
 
 __all__ = [
     "NEIGHBOURING_RELATIONS",
@@ -42,7 +44,9 @@ __all__ = [
     "composed_epsilon",
     "delta",
     "epsilon",
+    "gdp_exceeded",
     "is_upper_bound",
+    "limit_mu",
     "most_steps",
     "noise_multiplier",
     "si_dpsgd_delta",

@@ -2,7 +2,9 @@
 
     python -m lib.audit records
 
-Records are kept for years, and proofs get better; noise and steps are what the run had.  The attack is that of
+Records are kept for years, and proofs get better; noise and steps are what the run had.  What is proven is so of
+today's code: that the code of then did the same is assumed, and that its noise was cut off (:mod:`lib.gaussian`) is
+said, with what it costs.  The attack is that of
 :mod:`lib.audit.canaries` on the run's mechanism: its method, sampler, noise, schedule and number of steps, with its
 data and its network replaced.  Runs that share a mechanism share the attack, also one that was stored before.
 """
@@ -13,10 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from scipy.stats import norm
 
+from lib.accounting import Event
 from lib.audit import bounds, canaries
 from lib.data import Dataset
+from lib.gaussian import FLOAT32_BOUND
 from lib.methods import Public
+from lib.methods.dpsgd import DPSGD
 from lib.run import Run
 from lib.store import Record, StoreError
 from lib.train import Training, dataset_of
@@ -63,7 +69,35 @@ def block(record: Record, known: dict[Mechanism, Audit]) -> dict[str, Any]:
         known[mechanism] = audited(run, training.method.sampler.examples)
     claimed = {name: _settled(epsilon, old["claimed"][name]) for name, epsilon in new["claimed"].items()}
     proven = new["proven"] | {"epsilon": _settled(new["proven"]["epsilon"], old["proven"]["epsilon"])}
+    if proven["epsilon"] is not None:
+        proven["assumes"] += _of_then(record, training.method)
     return new | {"claimed": claimed, "proven": proven, "audited": known[mechanism]}
+
+
+def _of_then(record: Record, method: DPSGD) -> str:
+    """What is assumed of the code that trained a record, beside what today's says."""
+    commit = (record["env"].get("git_commit") or "unknown")[:7] + "+" * bool(record["env"].get("dirty"))
+    assumed = f"; the code of commit {commit}, which trained it, clips, draws and counts like today's"
+    if record["env"].get("flags", {}).get("whole_tail"):
+        return assumed
+    cost = (
+        "" if record["run"]["method"] == "si_dpsgd" else f", which adds up to {cut_off(method.budget.events):.1g} to δ"
+    )
+    return f"{assumed}, but for noise of float32, cut off at {FLOAT32_BOUND:.2f} standard deviations{cost}"
+
+
+def cut_off(events: Iterable[Event]) -> float:
+    """What noise that is cut off adds to δ at every ε: how probable it is that an example is seen beyond its bound.
+
+    1 − Π(1 − q Q(bound − s/z))^T, of a gradient in a single coordinate, s/z standard deviations long; Q is the normal's
+    survival function.
+    """
+    unseen = (
+        event.steps
+        * math.log1p(-event.sampling_prob * norm.sf(FLOAT32_BOUND - event.sensitivity / event.noise_multiplier))
+        for event in events
+    )
+    return -math.expm1(sum(unseen))
 
 
 def _data(run: Run, device: torch.device) -> tuple[Dataset, Public | None]:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, ResNet
 
+from lib import gaussian
 from lib.bench import Numbers, Step, peak_memory, ratios
 from lib.generators import generator, seed_for
 from lib.grads import clipped_sum
@@ -98,7 +99,7 @@ def ours(implementation: str, name: str, size: int, device: torch.device) -> Ste
     def once() -> None:
         total, _ = clipped_sum(model, LOSS, x, y, clip_norm=CLIP_NORM, **how)
         for parameter, gradient in zip(model.parameters(), total.values(), strict=True):
-            draw = torch.empty_like(gradient).normal_(0.0, NOISE_MULTIPLIER * CLIP_NORM, generator=noise)
+            draw = gaussian.fill(torch.empty_like(gradient), NOISE_MULTIPLIER * CLIP_NORM, noise)
             parameter.grad = gradient.add_(draw).div_(size)
         optimizer.step()
 

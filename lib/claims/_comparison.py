@@ -11,16 +11,20 @@ from lib.claims._verdict import MISSING, Part, Verdict, verdict
 from lib.store import Store
 from lib.tables import Column, Row
 
-ONE_RUN = 2.0  # points that a single run, which has no spread of its own, is taken to have as standard error
+ONE_RUN = 2.0  # points that a single run, which has no spread of its own, has as standard error at the least
 DOUBT = 0.05  # two-sided
 
 
 def cells(name: str, tier: str, store: Store) -> dict[tuple[Row, Column], dict]:
-    """The lines of the table's summary, by cell; ``outdone`` says where a row is clearly better at a smaller ε."""
+    """The lines of the table's summary, by cell; ``outdone`` says where a row is clearly better at a smaller ε, and
+    ``one_run`` what a single run's standard error is taken for: that of all repeated cells, pooled."""
     table = tables.load(name)
     found = dict(zip(table.cells, report.summary(table, tier, store).to_dict("records"), strict=True))
+    repeated = [(cell["n"] - 1, cell["n"] * cell["stderr"] ** 2) for cell in found.values() if cell["n"] > 1]
+    pooled = sum(freedom * variance for freedom, variance in repeated) / max(1, sum(freedom for freedom, _ in repeated))
+    for cell in found.values():
+        cell["one_run"], cell["outdone"] = max(ONE_RUN, math.sqrt(pooled)), ""
     for (row, column), cell in found.items():
-        cell["outdone"] = ""
         if table.column == "epsilon" and column is not None and cell["n"]:
             smaller = [other for other in table.columns if other is not None and other < column]
             better = [c for c in smaller if found[row, c]["n"] and above(found[row, c], cell)[0]]
@@ -50,8 +54,8 @@ def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[
         return None, ""
     gap = one["mean"] - other["mean"] - margin
     if not clear(gap, one, other, of=1 if gap >= 0 else of):
-        single = f", a single run's error taken as {ONE_RUN:g} points" if 1 in (one["n"], other["n"]) else ""
-        return None, f" (not told apart{single})"
+        single = [f", a single run's error taken as {c['one_run']:.2g} points" for c in (one, other) if c["n"] == 1]
+        return None, f" (not told apart{(single or [''])[0]})"
     lower = other if gap >= 0 else one
     if lower["at_an_end"]:
         return None, " (the lower one's step size is at an end of its search)"
@@ -73,7 +77,7 @@ def clear(gap: float, *of_cells: dict, of: int = 1) -> bool:
 
 def spread(cell: dict) -> float:
     """The standard error of a cell that has runs."""
-    return cell["stderr"] if cell["n"] > 1 else ONE_RUN
+    return cell["stderr"] if cell["n"] > 1 else cell["one_run"]
 
 
 def limited(ok: bool | None, tier: str) -> tuple[bool | None, str]:

@@ -1,11 +1,12 @@
 """v2 section 2 (= v1 section 3): networks with noisy weights; Table 2 and Figure 1, MNIST; Table 4, AG News."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
 from lib import report, tables
-from lib.claims import MISSING, Claim, Verdict, cells, clear, limited, printed_reached, told, verdict
+from lib.claims import MISSING, Claim, Part, Verdict, cells, clear, limited, printed_reached, told, verdict
 from lib.store import Store
 from lib.tables import Column, Row
 
@@ -26,14 +27,14 @@ def _flat(rows: tuple[Row, ...], tier: str, store: Store) -> Verdict:
             parts.append((None, f"{row}: {MISSING}"))
             continue
         best, worst = (f(of_row, key=lambda cell: cell["mean"]) for f in (max, min))
-        spread = best["mean"] - worst["mean"]
-        if not clear(spread - FLAT, best, worst):
+        spread, pairs = best["mean"] - worst["mean"], math.comb(len(of_row), 2)  # of which these are the farthest
+        if not clear(spread - FLAT, best, worst, of=1 if spread <= FLAT else pairs):
             ok, why = None, " (not told apart from the limit)"
         elif spread > FLAT and worst["at_an_end"]:
             ok, why = None, " (the step size there is at an end of its search)"
         else:
             ok, why = limited(spread <= FLAT, tier)
-            if ok and clear(spread, best, worst):
+            if ok and clear(spread, best, worst, of=pairs):
                 why = f", within {FLAT:g} but more than the statistical error"
         numbers = f"{told(best)} at σ = {best['column']:g} to {told(worst)} at σ = {worst['column']:g}"
         parts.append((ok, f"{row} {numbers}, a spread of {spread:.2f} points{why}"))
@@ -116,26 +117,29 @@ def factor_seven(
     return verdict(judged, beside=beside)
 
 
-def dropped(name: str, row: Row, most: float, tier: str, store: Store) -> list[tuple[bool | None, str]]:
-    """For every σ whether its noise costs ``row`` at most so many points."""
+def _dropped(
+    name: str, row: Row, points: float, tier: str, store: Store, *, columns: Sequence[float], more: bool = False
+) -> list[Part]:
+    """For every σ of ``columns`` whether its noise costs ``row`` at most so many points, or ``more``."""
     found, parts = cells(name, tier, store), []
     clean = found[row, 0.0]
-    for column in tables.load(name).columns[1:]:
+    for column in columns:
         cell = found[row, column]
         if not (clean["n"] and cell["n"]):
             parts.append((None, f"{row} at σ = {column:g}: {MISSING}"))
             continue
         drop = clean["mean"] - cell["mean"]
-        apart = clear(drop - most, clean, cell)
+        ok = (drop > points) is more
+        apart = clear(drop - points, clean, cell, of=1 if ok else len(columns))
         text = f"{row} at σ = {column:g}: {told(cell)}, {drop:.2f} less than without noise"
-        parts.append((drop <= most if apart else None, text + ("" if apart else f" (not told apart from {most:g})")))
+        parts.append((ok if apart else None, text + ("" if apart else f" (not told apart from {points:g})")))
     return parts
 
 
 def unharmed(name: str, rows: tuple[Row, ...], most: float, tier: str, store: Store) -> Verdict:
     """Whether noise of no σ costs a row more than so many points."""
-    parts = []
-    for ok, text in (part for row in rows for part in dropped(name, row, most, tier, store)):
+    parts, noisy = [], tables.load(name).columns[1:]
+    for ok, text in (part for row in rows for part in _dropped(name, row, most, tier, store, columns=noisy)):
         ok, why = limited(ok, tier)
         parts.append((ok, text + why))
     return verdict(parts)
@@ -143,8 +147,7 @@ def unharmed(name: str, rows: tuple[Row, ...], most: float, tier: str, store: St
 
 def _harmed(tier: str, store: Store) -> Verdict:
     """Whether noise of the two largest σ costs the plain network more than ``DROP`` points."""
-    parts = dropped("agnews_noise", "BiLSTM-DL", DROP, tier, store)[-2:]
-    return verdict([(None if ok is None else not ok, text) for ok, text in parts])
+    return verdict(_dropped("agnews_noise", "BiLSTM-DL", DROP, tier, store, columns=(1.0, 2.0), more=True))
 
 
 CLAIMS = (

@@ -106,8 +106,8 @@ def _same_privacy(tier: str, store: Store) -> Verdict:
     exact = accounting.si_dpsgd_epsilon(**V1_DEFAULTS)
     delta = accounting.si_dpsgd_delta(epsilon=claimed, **V1_DEFAULTS)
     evidence = (
-        f"v1's MNIST defaults claim ε = {claimed:.3g}; θ_T alone, for a linear loss and a constant step size, has exactly "
-        f"ε = {exact:.3g} at the same δ, and δ = {delta:.3g} at the claimed ε"
+        f"v1's MNIST defaults claim ε = {claimed:.3g}; θ_T alone, for a linear loss and a constant step size, has "
+        f"exactly ε = {exact:.3g} at the same δ, and δ = {delta:.3g} at the claimed ε"
     )
     found = stored.audit("v1")
     audited = {name: found[f"{name}, last iterate"]["one_run"] for name in ("SI-DPSGD", "DPSGD")}

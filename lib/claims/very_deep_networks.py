@@ -22,10 +22,10 @@ SI_ROWS = ("SI-DPSGD (VGG-16)", "SI-DPSGD (Fast-CIFAR-ResNet)")
 
 def _norm_protects(pairs: dict[str, str], tier: str, store: Store) -> Verdict:
     """Whether at σ of 1 and more no network, a key, is more accurate than that with one norm layer more, its value."""
-    found, parts = cells(NOISE, tier, store), []
-    for (without, row), sigma in product(pairs.items(), (1.0, 2.0)):
+    found, parts, wanted = cells(NOISE, tier, store), [], list(product(pairs.items(), (1.0, 2.0)))
+    for (without, row), sigma in wanted:
         one, other = found[without, sigma], found[row, sigma]
-        ok, why = above(other, one)
+        ok, why = above(other, one, of=len(wanted))
         parts.append((ok, f"σ = {sigma:g}: {without} {told(one)}, {row} {told(other)}{why}"))
     return verdict(parts)
 

@@ -17,6 +17,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from lib import gaussian
+
 MOMENTUM = 0.1  # α of v2 eq. 9 and 10, torch's default
 LEAST_VARIANCE = 1e-2  # a noised variance may be negative
 
@@ -63,7 +65,7 @@ class NoisedBatchNorm(nn.Module):
         """
         sensitivity = torch.tensor(sensitivities(self.clip_norm, expected_batch_size), device=self.sums.device)
         std = noise_multiplier * math.sqrt(2 * released) * sensitivity
-        noise = torch.empty_like(self.sums).normal_(generator=generator) * std.view(2, 1)
+        noise = gaussian.fill(torch.empty_like(self.sums), 1.0, generator) * std.view(2, 1)
         mean, square = self.sums / expected_batch_size + noise
         variance = (square - mean.square()).clamp(min=LEAST_VARIANCE)
         self.mean.lerp_(mean, MOMENTUM)

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lib import gaussian
 from lib.grads import Groups, clipped_mean, clipped_sum
 from lib.methods import Public, refuse
 from lib.methods._converged import Converged
@@ -85,7 +86,7 @@ class BatchClipping(DPSGD):
         total, z, groups = self._summed(model, x, y, step), self.noise_multiplier(step), self._groups
         stds = {name: z * groups.reach(name) if z else 0.0 for name in groups.parameters}
         for name, part in self._parts.items():
-            part.normal_(0.0, stds[name], generator=self._noise)
+            gaussian.fill(part, stds[name], self._noise)
         self._noised.add_(total).div_(self._divisor)
         for name, parameter in groups.parameters.items():
             parameter.grad = self._parts[name]

@@ -4,7 +4,7 @@
 
 s' are the coefficients of S⁻¹ = A^−p (:class:`lib.accounting.Spectrum`), p the run's ``noise_power``: 0 is DPSGD, 1 is
 SI-DPSGD, each step taking the last one's noise away, and p = ½ its sound heir: most of the noise is taken away later,
-for a sensitivity that grows with log T and not with √T.
+for a sensitivity that grows with √(log T) and not with √T.
 
 ``sampler`` fixed_order   every example comes back after exactly one epoch, so the sensitivity is known exactly, and
                           nothing is gained by sampling.  ``noise_bands`` keeps the first b of s', hence b draws

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lib import accounting
+from lib import accounting, gaussian
 from lib.generators import generator
 from lib.grads import clipped_sum, stacked
 from lib.layers import held_statistics
@@ -132,7 +132,7 @@ class DPSGD(Method):
         return self._draw(parameter, std)
 
     def _draw(self, parameter: Tensor, std: float) -> Tensor:
-        return torch.empty_like(parameter).normal_(0.0, std, generator=self._noise).detach()
+        return gaussian.fill(torch.empty_like(parameter), std, self._noise).detach()
 
     def privacy(self) -> dict[str, Any]:
         run = self.run

@@ -90,8 +90,8 @@ def _framed(lines: dict[str, list[str]], table: Table) -> str:
 def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """The other reading of the table: every row with a single step size for all columns, out of the tuning runs.
 
-    It is the step size whose worst column is best.  Validation accuracy (%) after the short tuning run, seed 0; a row
-    whose tuning is not complete is left out.
+    It is the step size whose worst column is best.  Validation accuracy (%) after the short tuning run; a row whose
+    tuning is not complete is left out.
     """
     frame, lines = search(table, tier, store), {}
     for row in table.rows:
@@ -99,9 +99,9 @@ def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
         square = square.reindex([point["lr"] for point in table.points(row, table.columns[0], tier)])
         if len(square) and square.shape[1] == len(table.columns) and square.notna().all(axis=None):
             best = square.min(axis=1).idxmax()
-            lines[row] = {"step size": f"{best:g}"} | {
-                head: f"{value:.2f}" for head, value in zip(heads(table), square.loc[best], strict=True)
-            }
+            in_order = square.loc[best, list(table.columns)]  # of the table; a pivot sorts
+            values = {head: f"{value:.2f}" for head, value in zip(heads(table), in_order, strict=True)}
+            lines[row] = {"step size": f"{best:g}"} | values
     return pd.DataFrame.from_dict(lines, orient="index", columns=["step size", *heads(table)])
 
 
@@ -121,8 +121,8 @@ def heads(table: Table) -> list[str]:
 
 
 def symbol(table: Table) -> str:
-    """The letter of what the columns vary."""
-    return SYMBOLS[table.column]
+    """The letter of what the columns vary, or its name where it has none."""
+    return SYMBOLS.get(table.column, table.column)
 
 
 def ours(mean: float | None, stderr: float | None, n: int) -> str:
@@ -134,7 +134,7 @@ def ours(mean: float | None, stderr: float | None, n: int) -> str:
 
 def command(table: Table, tier: str, store: Store) -> str:
     """What fills the table to the seeds that most of its cells have, in mixed precision where any of its runs was."""
-    words = f"python -m lib.reproduce --tier {tier} --table {table.name} --seeds {seeds(table, tier, store)}"
+    words = f"python -m lib.reproduce --tier {tier} --table {table.name} --seeds {max(seeds(table, tier, store), 1)}"
     found = {precision(record["env"]) for cell in table.cells for record in records(table, *cell, tier, store)}
     return f"{words} --precision bfloat16" if "bfloat16" in found else words
 
@@ -152,6 +152,6 @@ def data(table: Table, tier: str, store: Store) -> list[str]:
 
 
 def seeds(table: Table, tier: str, store: Store) -> int:
-    """How many seeds most cells of ``table`` have, of those that have any; at least 1."""
+    """How many seeds most cells of ``table`` have, of those that have any."""
     stored = summary(table, tier, store)["n"]
-    return int(stored[stored > 0].mode().max()) if stored.any() else 1
+    return int(stored[stored > 0].mode().max()) if stored.any() else 0

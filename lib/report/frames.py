@@ -1,6 +1,7 @@
 """The stored numbers as data frames: one line a run, a cell, an epoch or a tuning run."""
 
 from collections.abc import Iterator
+from statistics import fmean
 
 import pandas as pd
 from scipy.stats import sem
@@ -31,7 +32,7 @@ def accuracy(record: Record) -> float:
 
 
 def results(table: Table, tier: str, store: Store) -> pd.DataFrame:
-    """One line per stored run of ``table``: row, column, seed, accuracy, lr, seconds, device, id."""
+    """One line per stored run of ``table``: row, column, seed, accuracy, lr, epochs, seconds, device, id."""
     lines = [
         {
             "row": row,
@@ -52,7 +53,7 @@ def results(table: Table, tier: str, store: Store) -> pd.DataFrame:
 
 def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """One line per cell of ``table``: n, mean and standard error of ours, step size and whether it is at
-    an end of its search, batch size, epochs, and what is printed."""
+    an end of its search, batch size, epochs, what is printed, and the privacy in words."""
     lines = []
     for row, column in table.cells:
         of_cell = list(records(table, row, column, tier, store))
@@ -105,11 +106,13 @@ def gradient_norms(table: Table, tier: str, store: Store) -> pd.DataFrame:
 
 
 def search(table: Table, tier: str, store: Store) -> pd.DataFrame:
-    """One line per stored tuning run: row, column, every tuned field, epochs, validation accuracy."""
+    """One line per cell and point that was tried: row, column, every tuned field, n, epochs of all n runs, and their
+    mean validation accuracy, by which the point was judged."""
     lines = []
     for row, column in table.cells:
         for point in tuning.points(table, row, column, tier, store):
-            if record := store.get(table.tuning(row, column, tier=tier, **point)):
-                epochs = record["run"]["epochs"]
-                lines.append({"row": row, "column": column, **point, "epochs": epochs, "accuracy": accuracy(record)})
-    return pd.DataFrame(lines, columns=["row", "column", *table.grid, "epochs", "accuracy"])
+            if found := tuning.records(table, row, column, tier, store, point):
+                epochs, mean = sum(record["run"]["epochs"] for record in found), fmean(map(accuracy, found))
+                cell = {"row": row, "column": column, **point}
+                lines.append(cell | {"n": len(found), "epochs": epochs, "accuracy": mean})
+    return pd.DataFrame(lines, columns=["row", "column", *table.grid, "n", "epochs", "accuracy"])

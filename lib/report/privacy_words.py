@@ -50,8 +50,8 @@ def _range(epsilons: list[float | None], unknown: str = "none") -> str:
     return " or ".join(told + [unknown] * (len(known) < len(epsilons)))
 
 
-def _epsilon(epsilon: float | None, unknown: str = "none") -> str:
+def _epsilon(epsilon: float | None) -> str:
     """What is beyond 1000 differs in nothing that matters: e^1000 times as likely is no promise."""
     if epsilon is None:
-        return unknown
+        return "none"
     return f"{epsilon:.3g}" if epsilon <= 1000 else "> 1000"

@@ -11,8 +11,8 @@ from lib.tables import Table
 def provenance(table: Table, tier: str, store: Store) -> str:
     """``12 runs and 4 of the search; x86_64 CPU, torch 2.15; commits 1a2b3c4 (10), … `` of the stored records."""
     final = {record["id"]: record for cell in table.cells for record in records(table, *cell, tier, store)}
-    runs = (run for cell in table.cells for run in tuning.runs(table, *cell, tier, store))
-    search = {run.id: record for run in runs if (record := store.get(run))}
+    points = ((*cell, tier, store, p) for cell in table.cells for p in tuning.points(table, *cell, tier, store))
+    search = {record["id"]: record for point in points for record in tuning.records(table, *point)}
     if not final and not search:
         return "provenance: nothing stored yet"
     of_all = [record["env"] for record in [*final.values(), *search.values()]]

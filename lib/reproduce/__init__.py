@@ -122,22 +122,22 @@ def reproduce(*, table: list[str] | None, **plan: Any) -> None:
     """
     notebooks, began = asked(table=table, **plan), time.monotonic()
     store = Store(folder(plan["tier"]), read_only=False)
-    before = Estimate.of(notebooks, store)
+    to_train, stored = Estimate.of(notebooks, store), len(store)
     workers = plan["n_jobs"] or os.cpu_count() or 1
     at_once = os.cpu_count() or 1 if notebooks[0]["backend"] == "sequential" else 1
     others = other_notebooks() if table is None else []
     out = OUT / plan["tier"]
     done = list(
         Parallel(n_jobs=at_once, return_as="generator_unordered", pre_dispatch=at_once)(
-            delayed(run_notebook)(*job) for job in _jobs(notebooks, others, out, before, workers)
+            delayed(run_notebook)(*job) for job in _jobs(notebooks, others, out, to_train, workers)
         )
     )
     failed = [error for error in done if error is not None]
     ledger.write(REPOSITORY / "README.md")
-    missing = Estimate.of(notebooks, Store(store.root)).runs
+    store = Store(store.root)
     print(
         f"{len(done)} notebooks in {duration(time.monotonic() - began)}, {len(failed)} of them failed; "
-        f"{before.runs - missing} runs trained, {missing} still missing\n"
+        f"{len(store) - stored} runs trained, {Estimate.of(notebooks, store).runs} still missing\n"
         f"  → {out.relative_to(REPOSITORY)}, README.md, results/REPORT.md"
     )
     if failed:

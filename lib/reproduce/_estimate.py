@@ -7,29 +7,11 @@ from statistics import median
 from lib import tables, tuning
 from lib.run import Run
 from lib.store import Store
-from lib.tables import Row, Table
+from lib.tables import Row
 
 # What a run's time depends on, the most important first; stored runs must be alike in the first ESSENTIAL of them.
 LIKENESS = ("dataset", "model", "method", "norm", "statistics", "statistics_gradient", "batch_size")
 ESSENTIAL = 3
-
-
-def missing(table: Table, tier: str, seeds: int, store: Store) -> list[tuple[Row, Run]]:
-    """The runs of ``table`` that are not stored, each once: those of its search, then ``seeds`` of every cell.
-
-    Before a cell's search is complete, the first point of its grid stands for the one that will be chosen.
-    """
-    found: dict[str, tuple[Row, Run]] = {}
-    for row, column in table.cells:
-        found |= {run.id: (row, run) for run in tuning.runs(table, row, column, tier, store)}
-    for seed in range(seeds):
-        for row, column in table.cells:
-            run = tuning.cell_run(table, row, column, seed, tier, store)
-            if run is None:
-                point = table.points(row, column, tier)[0]
-                run = table.cell(row, column, seed=seed, tier=tier, **point)
-            found.setdefault(run.id, (row, run))
-    return [(row, run) for row, run in found.values() if run not in store]
 
 
 class Times:
@@ -71,8 +53,8 @@ class Estimate:
         for parameters in notebooks:
             rows: dict[tuple[str, Row], list[float | None]] = {}
             for name in filter(None, (parameters["table"], parameters["figure"])):
-                for row, run in missing(tables.load(name), parameters["tier"], parameters["seeds"], store):
-                    if run.id not in seen:
+                for row, run in tuning.wanted(tables.load(name), parameters["tier"], parameters["seeds"], store):
+                    if run not in store and run.id not in seen:
                         seen.add(run.id)
                         rows.setdefault((name, row), []).append(times.seconds(run))
             found.append(rows)

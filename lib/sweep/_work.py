@@ -14,7 +14,7 @@ import torch
 from lib import environment
 from lib.lease import Lease
 from lib.run import Run
-from lib.store import Record, Store
+from lib.store import AlreadyStored, Record, Store
 from lib.train import OutOfTime, alike, train_together
 from lib.train.checkpoint import remove
 from lib.train.pretrained import Elsewhere
@@ -108,12 +108,16 @@ def _trained(leased: list[tuple[Run, Lease]], table: str, root: Path, how: Mappi
 
 
 def _stored(run: Run, record: Record, table: str, root: Path) -> str:
-    store = Store(root)
-    late = run in store  # this worker was silent for so long that another took over
-    if not late:
-        store.write(table, record)
+    """What became of a run that is trained; one that cannot be written says so for itself, and for no other."""
+    outcome = STORED
+    try:
+        Store(root).write(table, record)
+    except AlreadyStored:  # this worker was silent for so long that another took over
+        outcome = ELSEWHERE
+    except Exception as error:
+        return _words(run, error)
     remove(_checkpoint(root, run))
-    return ELSEWHERE if late else STORED
+    return outcome
 
 
 def _checkpoint(root: Path, run: Run) -> Path:

@@ -1,0 +1,42 @@
+"""Where Poisson samples of one pair of data sets have a larger δ than a µ-GDP guarantee, far out in the tail.
+
+An example of sensitivity 1 that is in a batch with probability q is in k given batches with probability q^k.  That
+their outputs, as a sum, are beyond t then has the probability Q(t − √k/z), and without the example Q(t); Q is the
+normal's survival function.  So
+
+    ``δ(ε) ≥ q^k Q(t − √k/z) − e^ε Q(t)``  for every k and t,
+
+whose tail is that of a Gaussian of mean √k/z: beyond any µ for k large enough, though only at a δ as small as q^k.
+"""
+
+import math
+
+from scipy.stats import norm
+
+MOST = 10  # given batches
+FARTHEST = 200  # the largest ε that is tried
+
+
+def gdp_exceeded(*, mu: float, noise_multiplier: float, sampling_prob: float) -> tuple[float, float, float] | None:
+    """The smallest whole ε at which the pair has a larger δ than µ-GDP: (ε, the pair's δ at least, µ-GDP's δ).
+
+    None if there is none up to ε = 200.  Add or remove one; z is the noise's standard deviation ÷ sensitivity.
+    """
+    for epsilon in range(1, FARTHEST + 1):
+        allowed = _log_gap(norm.logsf(epsilon / mu - mu / 2), epsilon + norm.logsf(epsilon / mu + mu / 2))
+        found = max(log_delta_at_least(epsilon, k, noise_multiplier, sampling_prob) for k in range(1, MOST + 1))
+        if found > allowed:
+            return float(epsilon), math.exp(found), math.exp(allowed)
+    return None
+
+
+def log_delta_at_least(epsilon: float, batches: int, noise_multiplier: float, sampling_prob: float) -> float:
+    """ln of the bound above for k = ``batches``, at the t where both densities, weighted so, are equal."""
+    mean, log_prob = math.sqrt(batches) / noise_multiplier, batches * math.log(sampling_prob)
+    t = (epsilon - log_prob) / mean + mean / 2
+    return _log_gap(log_prob + norm.logsf(t - mean), epsilon + norm.logsf(t))
+
+
+def _log_gap(log_one: float, log_other: float) -> float:
+    """ln(e^a − e^b), −∞ where b is not smaller."""
+    return log_one + math.log1p(-math.exp(log_other - log_one)) if log_other < log_one else -math.inf

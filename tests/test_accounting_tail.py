@@ -1,0 +1,55 @@
+"""δ far out in the tail: a pair of data sets against µ-GDP."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from lib import accounting
+from lib.accounting import _tail
+from lib.accounting._gaussian import gdp_delta
+
+BC = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_no_other_threshold_gives_more(batches, epsilon):
+    """The best of a fine grid of events, by the formula of the module's page."""
+    z, q = 0.9, 0.05
+    t = np.linspace(-5, 30, 700_001)
+    bounds = q**batches * norm.sf(t - math.sqrt(batches) / z) - math.exp(epsilon) * norm.sf(t)
+    found = math.exp(_tail.log_delta_at_least(epsilon, batches, z, q))
+    assert found == pytest.approx(bounds.max(), rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_it_is_less_than_what_is_proven(epsilon):
+    how = {"noise_multiplier": 0.9, "sampling_prob": 0.05}
+    most = accounting.delta(epsilon=epsilon, steps=20, **how)
+    found = [math.exp(_tail.log_delta_at_least(epsilon, k, *how.values())) for k in range(1, 11)]
+    assert 0 < max(found) < most
+
+
+def test_one_batch_of_all_examples_is_the_gaussian_mechanism():
+    z, epsilon = 0.8, 1.5
+    found = math.exp(_tail.log_delta_at_least(epsilon, 1, z, 1.0))
+    assert found == pytest.approx(accounting.analytic_gaussian(noise_multiplier=z, epsilon=epsilon), rel=1e-9)
+
+
+def test_where_the_limit_of_batch_clipping_is_exceeded():
+    """bc's σ = 2.5 with 8 layers: from ε = 6 on; at 7 by 40 digits 2.8e-35 and 2.5e-41."""
+    z, q = 2 * 2.5 / 8**0.5, 64 / 54_000
+    mu = accounting.limit_mu(accounting.Event(z, q, 42_188, **BC))
+    assert mu == pytest.approx(0.5213, abs=1e-4)
+    epsilon, pair, allowed = accounting.gdp_exceeded(mu=mu, noise_multiplier=z / 2, sampling_prob=q)
+    assert epsilon == 6.0
+    assert allowed == pytest.approx(gdp_delta(mu, 6.0), rel=1e-6)
+    assert 1.1 < pair / allowed < 1.3
+    assert math.exp(_tail.log_delta_at_least(7.0, 1, z / 2, q)) == pytest.approx(2.8e-35, rel=0.02)
+    assert gdp_delta(mu, 7.0) == pytest.approx(2.5e-41, rel=0.02)
+
+
+def test_nothing_exceeds_a_limit_that_is_large_enough():
+    assert accounting.gdp_exceeded(mu=20.0, noise_multiplier=1.0, sampling_prob=0.001) is None
