@@ -82,16 +82,22 @@ class Notebook:
 def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | None) -> Table:
     """The table with other rows and columns, where some are asked for."""
     if rows is not None:
-        if not rows or isinstance(rows, str) or not set(rows) <= set(table.rows):
-            raise ValueError(f"rows: expected None or a list of some of {', '.join(table.rows)}; got {rows!r}")
+        run = [row for row in table.rows if row not in table.not_run]
+        if not _listed(rows) or not set(rows) <= set(table.rows) or not set(rows) & set(run):
+            raise ValueError(f"rows: expected None or a list of some of {', '.join(run)}; got {rows!r}")
         table = replace(table, rows=tuple(rows))
     if columns is not None:
         kind = type(table.columns[-1])  # papermill may hand over 64.0 for 64, and 1 for 1.0
-        if not columns or not all(_fits(column, kind, table) for column in columns):
+        if not _listed(columns) or not all(_fits(column, kind, table) for column in columns):
             expected = f"None or {'whole ' * (kind is int)}numbers, as the table's {', '.join(map(str, table.columns))}"
             raise ValueError(f"columns: expected {expected}; got {columns!r}")
         table = replace(table, columns=tuple(column if column is None else kind(column) for column in columns))
     return table
+
+
+def _listed(values: object) -> bool:
+    """Whether they are a list of one or more, each once."""
+    return isinstance(values, (list, tuple)) and 0 < len(values) == len(set(map(str, values)))
 
 
 def _fits(column: object, kind: type, table: Table) -> bool:

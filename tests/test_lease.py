@@ -66,6 +66,16 @@ def test_a_dead_owners_lease_is_followed_at_once_and_by_one_alone(tmp_path, many
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_process_that_has_the_number_of_a_dead_one_is_not_the_owner(tmp_path):
+    """Told by when it began."""
+    lease = take(tmp_path)
+    (read,) = leases(tmp_path)
+    assert not read.dead
+    rewrite(lease, pid=os.getpid(), began="long ago")
+    (read,) = leases(tmp_path)
+    assert read.dead
+
+
 def test_a_silent_owners_lease_is_followed_and_one_that_beats_is_not(tmp_path):
     first = take(tmp_path)
     aged(first, 50)

@@ -127,6 +127,16 @@ def test_the_batch_ends_with_a_summary_and_names_what_failed(monkeypatch, tmp_pa
     assert re.fullmatch(r"2 notebooks in \d+ s, 1 of them failed; 0 runs trained, \d+ still missing", summary[0])
 
 
+def test_notebooks_share_the_minutes(monkeypatch):
+    """The second has what the first left of an hour, the third none."""
+    clock = iter([0.0, 0.0, 45 * 60.0, 75 * 60.0])
+    monkeypatch.setattr(reproduce.time, "monotonic", lambda: next(clock))
+    notebooks = [{"table": "mnist_noise", "tier": "cpu", "minutes": 60.0}] * 3
+    jobs = list(reproduce._jobs(notebooks, ["05_accountants"], reproduce.OUT, Estimate(({},) * 3), 1))
+    assert [parameters["minutes"] for *_, parameters in jobs[:3]] == [60.0, 15.0, 0.0]
+    assert [parameters for *_, parameters in jobs[3:]] == [{}]
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(40.2, "40 s"), (600, "10 min"), (9000, "2.5 h")])
 def test_durations_in_words(seconds, words):
     assert duration(seconds) == words

@@ -88,8 +88,9 @@ def test_every_field_counts_in_the_id():
     pretrained = {"pretrained_on": "cifar100", "pretraining_epochs": 1}
     of_statistics += [pretrained, pretrained | {"pretraining_epochs": 2}, pretrained | {"pretrained_on": "mnist"}]
     of_statistics += [pretrained | {"pretraining_norm": "layer"}]
-    falling, then_constant = {"lr_schedule": "exponential"}, {"lr_schedule": "linear_then_constant"}
-    of_others = [falling, falling | {"lr_decay": 0.9}, then_constant, then_constant | {"lr_decay_epochs": 1}]
+    falling = {"lr_schedule": "exponential"}
+    then_constant = {"lr_schedule": "linear_then_constant", "lr_decay_epochs": 1}
+    of_others = [falling, falling | {"lr_decay": 0.9}, then_constant, then_constant | {"lr_decay_epochs": 2}]
     of_others += [{"optimizer": "sgd", "momentum": 0.9}, {"norm": "batch", "test_statistics": "running"}]
     of_others += [{"mini_set_size": 2, "averaged_over": "examples"}]
     ids |= {make_run(**settings).id for settings in of_statistics + of_others}
@@ -142,6 +143,11 @@ def test_every_field_counts_in_the_id():
         ),
         ({"momentum": 0.9}, "momentum: expected 0.0 for optimizer 'adam'; got 0.9"),
         ({"lr_decay": 0.9}, "lr_decay: expected 1.0 for lr_schedule 'constant'; got 0.9"),
+        ({"gradient_norm_examples": 5}, "gradient_norm_examples: expected more public_examples for 5; got 0"),
+        (
+            {"lr_schedule": "linear_then_constant", "lr_decay": 0.5},
+            "lr_decay_epochs: expected at least 1 for lr_schedule 'linear_then_constant'; got 0",
+        ),
         (
             {"lr_schedule": "exponential", "lr_decay_epochs": 1},
             "lr_decay_epochs: expected 0 for lr_schedule 'exponential'; got 1",

@@ -113,6 +113,8 @@ def check_statistics(run: Any) -> None:
 def check_unused(run: Any) -> None:
     """A setting that does nothing beside another is refused: a record would say that it had been tried."""
     decays = run.lr_schedule in ("exponential", "linear_then_constant")
+    if run.lr_schedule == "linear_then_constant" and not run.lr_decay_epochs:
+        raise ValueError("lr_decay_epochs: expected at least 1 for lr_schedule 'linear_then_constant'; got 0")
     for name, default, used, beside in (
         ("momentum", 0.0, run.optimizer == "sgd", "optimizer"),
         ("lr_decay", 1.0, decays, "lr_schedule"),
