@@ -5,14 +5,16 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import make_run
 from torch import Tensor, nn
 
 from lib import audit, data
-from lib.audit import normalisation
+from lib.audit import batch_clipping, normalisation
 from lib.generators import generator
 from lib.grads import Groups, clipped_mean, clipped_sum
 from lib.layers import WithPublic
 from lib.models import norm_layer
+from lib.train import Training
 
 LOSS = partial(F.cross_entropy, reduction="none")
 C, BATCH, PUBLIC, K = 0.7, 12, 6, 3
@@ -155,3 +157,39 @@ def test_every_normalisation_of_lenet5_is_measured(monkeypatch):
 def test_an_unknown_relation_is_refused():
     with pytest.raises(ValueError, match="expected one of replace_one, add_or_remove_one; got 'zero_out'"):
         audit.sensitivity(summed(), *made("dense", "none", 0), clip_norm=C, neighbouring_relation="zero_out")
+
+
+NETWORK = {"model": "lenet_300_100", "norm": "none", "optimizer": "sgd"}
+BATCHES = {"batch_size": 64, "mini_set_size": 64, "sampler": "shuffled", "accountant": "gdp", "epsilon": 2.0}
+BATCHES |= {"neighbouring_relation": "replace_one", "public_examples": 100, "clip_norm": 0.1}
+LAYERWISE = {"method": "adaptive_layerwise", "gradient_norm_examples": 20, "layers": "modules"}
+
+
+def moved_by_one_example(changes: dict, short: float = 1.0) -> tuple[float, int]:
+    """In units of the noise at z = 1, which is ``short`` of what it should be; and the number of layers."""
+    training = Training(make_run(**(NETWORK | BATCHES | changes)), torch.device("cpu"))
+    training.attach()
+    model, method = training.model, training.method
+    method.prepare(model, training.data[1])
+    layers = len(method.groups(model, 0).names)
+    x, y = training.examples(torch.arange(2))
+    with pytest.MonkeyPatch.context() as patch:
+        reach = Groups.reach
+        patch.setattr(Groups, "reach", lambda groups, name: short * reach(groups, name))
+        search = batch_clipping.SEARCH | {"ascent": 5, "classes": 4}
+        return audit.sensitivity(batch_clipping.in_units_of_noise(method), model, x, y, **search).multiple, layers
+
+
+def test_in_units_of_its_noise_a_clip_moves_by_2_and_one_of_every_layer_by_more():
+    whole, one = moved_by_one_example({"method": "batch_clipping"})
+    factors, scaled = moved_by_one_example(LAYERWISE | {"adaptive_clipping": "multiplication_factors"})
+    layerwise, layers = moved_by_one_example(LAYERWISE)
+    assert (one, scaled, layers) == (1, 1, 3)
+    assert 1 < whole <= 2 + ROUNDING
+    assert 1 < factors <= 2 + ROUNDING
+    assert 2 + ROUNDING < layerwise <= 2 * layers**0.5 + ROUNDING
+
+
+def test_too_little_noise_is_found_out():
+    factors = LAYERWISE | {"adaptive_clipping": "multiplication_factors"}
+    assert moved_by_one_example(factors, short=0.5)[0] > 2 + ROUNDING

@@ -1,6 +1,7 @@
 """Privacy blocks computed again: what was measured stays, what is proven and audited is today's."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +17,7 @@ from lib.audit import canaries, records
 from lib.gaussian import FLOAT32_BOUND
 from lib.methods._budget import budget
 from lib.sampling import Sampler
-from lib.store import Store, StoreError, validate
+from lib.store import RESULTS, Store, StoreError, validate
 from lib.train import Training, train
 
 PRIVATE = {"optimizer": "sgd", "sampler": "poisson", "clip_norm": 1.0, "batch_size": 144, "lr": 0.5}
@@ -94,6 +95,22 @@ def test_noise_that_was_cut_off_is_told_with_what_it_costs(monkeypatch):
     method.attach()
     cost = records.cut_off(method.method.budget.events)
     assert told == [f"{cut}, which adds up to {cost:.1g} to δ", cut]
+
+
+def test_every_committed_proof_names_its_code_and_what_its_noise_costs():
+    """README tells the largest cost where ε is 8 or less."""
+    costs = []
+    for _, record in Store().filed():
+        proven = record["privacy"]["proven"]
+        if proven and proven["epsilon"] is not None:
+            assert "; the code of commit " in proven["assumes"], record["id"]
+            cut = not record["env"]["flags"].get("whole_tail")
+            assert ("cut off at 5.77 standard deviations" in proven["assumes"]) == cut, record["id"]
+            told = re.search(r"adds up to (\S+) to δ", proven["assumes"])
+            costs += [float(told[1])] if told and proven["epsilon"] < 8.01 else []
+    digit, exponent = f"{max(costs):.0e}".split("e-")
+    readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"at most {digit}·10{'⁻' + '⁰¹²³⁴⁵⁶⁷⁸⁹'[int(exponent)]} where ε is 8 or less" in readme
 
 
 def test_what_a_cut_off_adds_to_delta():

@@ -99,8 +99,14 @@ def test_a_limit_is_told_to_fail_at_usual_delta_too_where_one_pair_exceeds_it(mo
     assert verdict.contrary == ()
 
 
-@pytest.mark.parametrize(("factor", "status"), [(1.0, "holds"), (8**0.5, "fails")])
-def test_the_penalty_is_read_off_the_noise(factor, status, fill):
+@pytest.mark.parametrize(
+    ("factor", "moved", "status"), [(1.0, 1.8, "holds"), (8**0.5, 1.8, "fails"), (1.0, 4.4, "fails")]
+)
+def test_the_penalty_is_read_off_the_noise_and_what_it_hides(factor, moved, status, fill, monkeypatch):
+    found = {"BC": 1.9, "BC, multiplication factors": moved, "BC, ALC": 4.5}
+    monkeypatch.setattr(
+        "lib.store.audit", lambda name: {row: {"multiple": multiple} for row, multiple in found.items()}
+    )
     table = tables.load("bc_equal_epsilon")
     store = fill(table, lambda row, column, seed: [70.0])
     for column in table.columns:

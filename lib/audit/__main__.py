@@ -1,4 +1,5 @@
-"""``python -m lib.audit sensitivity`` (or ``v1``, ``mislabelled``, ``records``): attack, and store what is found."""
+"""``python -m lib.audit sensitivity`` (or ``batch_clipping``, ``mislabelled``, ``records``, ``v1``): attack, and store
+what is found."""
 
 import argparse
 import time
@@ -8,10 +9,15 @@ import torch
 from tqdm import tqdm
 
 from lib import data, environment, store, tables
-from lib.audit import mislabelled, normalisation, records, v1
+from lib.audit import batch_clipping, mislabelled, normalisation, records, v1
 from lib.train.pretrained import PretrainedError
 
-MEASURED = {"sensitivity": normalisation.measure, "v1": v1.measure, "mislabelled": mislabelled.measure}
+MEASURED = {
+    "batch_clipping": batch_clipping.measure,
+    "mislabelled": mislabelled.measure,
+    "sensitivity": normalisation.measure,
+    "v1": v1.measure,
+}
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from lib import accounting, report, tables
+from lib import store as stored
 from lib.claims import MISSING, Claim, Part, Verdict, above, cells, clear, head, limited, told, verdict
 from lib.store import Store
 from lib.tables import Column, Row
@@ -107,9 +108,15 @@ def _guarantee(sigma: float) -> Verdict:
 
 
 def _no_penalty(tier: str, store: Store) -> Verdict:
-    """Whether at the same ε multiplication factors have the noise of one full clip, and layerwise clipping √L of it."""
+    """Whether one example moves what is clipped with multiplication factors by no more than one full clip, in units of
+    its noise, and at the same ε that noise is no larger; layerwise both are √L times as much."""
     table = tables.load("bc_equal_epsilon")
-    parts = []
+    moved = {row: found["multiple"] for row, found in stored.audit("batch_clipping").items()}
+    text = (
+        f"one replaced example moves it by {moved[FACTORS]:.2f} times the noise at z = 1, where 2 is allowed; one full "
+    )
+    text += f"clip by {moved['BC']:.2f}, layer by layer by {moved['BC, ALC']:.2f}"
+    parts = [(moved[FACTORS] <= 2 * (1 + SAME), text)]
     for column in table.columns:
         found = [next(report.records(table, row, column, tier, store), None) for row in ("BC", FACTORS, "BC, ALC")]
         if None in found:
