@@ -31,5 +31,6 @@ def fill(out: Tensor, std: float, generator: torch.Generator) -> Tensor:
 
 def beyond(least: float, count: int, generator: torch.Generator) -> Tensor:
     """``count`` draws of |N(0, 1)| where it is more than ``least``, (count,), float64 on a CPU."""
-    uniform = 1.0 - torch.rand(count, dtype=torch.float64, generator=generator)
-    return -torch.special.ndtri(uniform * torch.special.ndtr(torch.tensor(-least, dtype=torch.float64)))
+    probability = math.erfc(least / math.sqrt(2)) / 2
+    uniform = torch.rand(count, dtype=torch.float64, generator=generator)  # from 0, and less than 1
+    return -torch.special.ndtri(probability * (1.0 - uniform))

@@ -85,8 +85,9 @@ class BatchClipping(DPSGD):
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
         total, z, groups = self._summed(model, x, y, step), self.noise_multiplier(step), self._groups
         stds = {name: z * groups.reach(name) if z else 0.0 for name in groups.parameters}
+        gaussian.fill(self._noised, 1.0, self._noise)
         for name, part in self._parts.items():
-            gaussian.fill(part, stds[name], self._noise)
+            part.mul_(stds[name])
         self._noised.add_(total).div_(self._divisor)
         for name, parameter in groups.parameters.items():
             parameter.grad = self._parts[name]
