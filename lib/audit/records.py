@@ -4,9 +4,9 @@
 
 Records are kept for years, and proofs get better; noise and steps are what the run had.  What is proven is so of
 today's code: that the code of then did the same is assumed, and that its noise was cut off (:mod:`lib.gaussian`) is
-said, with what it costs.  The attack is that of
-:mod:`lib.audit.canaries` on the run's mechanism: its method, sampler, noise, schedule and number of steps, with its
-data and its network replaced.  Runs that share a mechanism share the attack, also one that was stored before.
+said, with what it costs.  The attack is that of :mod:`lib.audit.canaries` on the run's mechanism: its method, sampler,
+noise, schedule and number of steps, with its data and its network replaced.  Runs that share a mechanism share the
+attack, also one that was stored before.
 """
 
 import math
@@ -80,10 +80,10 @@ def _of_then(record: Record, method: DPSGD) -> str:
     assumed = f"; the code of commit {commit}, which trained it, clips, draws and counts like today's"
     if record["env"].get("flags", {}).get("whole_tail"):
         return assumed
-    cost = (
-        "" if record["run"]["method"] == "si_dpsgd" else f", which adds up to {cut_off(method.budget.events):.1g} to δ"
-    )
-    return f"{assumed}, but for noise of float32, cut off at {FLOAT32_BOUND:.2f} standard deviations{cost}"
+    assumed += f", but for noise of float32, cut off at {FLOAT32_BOUND:.2f} standard deviations"
+    if record["run"]["method"] == "si_dpsgd":  # which releases sums of steps, each with one draw
+        return assumed
+    return f"{assumed}, which adds up to {cut_off(method.budget.events):.1g} to δ"
 
 
 def cut_off(events: Iterable[Event]) -> float:

@@ -112,10 +112,10 @@ def _no_penalty(tier: str, store: Store) -> Verdict:
     its noise, and at the same ε that noise is no larger; layerwise both are √L times as much."""
     table = tables.load("bc_equal_epsilon")
     moved = {row: found["multiple"] for row, found in stored.audit("batch_clipping").items()}
+    others = f"one full clip by {moved['BC']:.2f}, layer by layer by {moved['BC, ALC']:.2f}"
     text = (
-        f"one replaced example moves it by {moved[FACTORS]:.2f} times the noise at z = 1, where 2 is allowed; one full "
+        f"one replaced example moves it by {moved[FACTORS]:.2f} times the noise at z = 1, where 2 is allowed, {others}"
     )
-    text += f"clip by {moved['BC']:.2f}, layer by layer by {moved['BC, ALC']:.2f}"
     parts = [(moved[FACTORS] <= 2 * (1 + SAME), text)]
     for column in table.columns:
         found = [next(report.records(table, row, column, tier, store), None) for row in ("BC", FACTORS, "BC, ALC")]

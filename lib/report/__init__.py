@@ -45,7 +45,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
 
     ``store``: by default where the records of ``tier`` live.
     """
-    store = store or Store(folder(tier))
+    store = Store(folder(tier)) if store is None else store
     cells = summary(table, tier, store)
     lines, epsilons, each_private = {}, {}, cells["privacy"][cells["privacy"] != ""].nunique() > 1
     for row in table.rows:
