@@ -3,7 +3,8 @@
 Of m canaries each is among the examples by a fair coin.  Canary i's gradient is the same in every step, longer than the
 clip norm, and points along row i of an embedding and nowhere else, so clipping ties no canary to another and every row
 is an independent run of the mechanism on one example.  The other examples' gradients are zero: (ε, δ)-DP has to hold
-for such data too.  The attack reads, as ``released`` says,
+for such data too.  All is in float64, so what is wrong with float32 alone is not seen, as it was not of its noise
+(:mod:`lib.gaussian`).  The attack reads, as ``released`` says,
 
 ``last``        the last iterate: how far its row has moved from θ_0 against the canary's gradient
 ``transcript``  Σ_t t·(θ_t − θ_0): every iterate, by the participations to be expected so far
