@@ -84,14 +84,18 @@ class BatchClipping(DPSGD):
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
         total, z, groups = self._summed(model, x, y, step), self.noise_multiplier(step), self._groups
+
+        def std(name: str) -> float:
+            return z * groups.reach(name) if z else 0.0
+
         gaussian.fill(self._noised, 1.0, self._noise)
         for name, part in zip(groups.stretches, self._noised.split(list(groups.stretches.values())), strict=True):
-            part.mul_(z * groups.reach(name) if z else 0.0)
+            part.mul_(std(name))
         self._noised.add_(total).div_(self._divisor)
         for name, parameter in groups.parameters.items():
             parameter.grad = self._parts[name]
             if self._converged:
-                self._converged.hold(name, parameter, z * groups.reach(name) / self._divisor if z else 0.0)
+                self._converged.hold(name, parameter, std(name) / self._divisor)
 
     def update(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         super().update(model, optimizer)
