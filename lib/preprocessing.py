@@ -17,9 +17,10 @@ from torch import Tensor
 
 from lib.data import as_input
 
-# Size of a crop and padding of the image; the 8×8 ones of tier smoke are padded to the size that a model needs.
-CROPS = {"crop": (32, 4), "crop_and_flip": (32, 4), "crop_24_and_flip": (24, 0)}
-SMALL_CROPS = {"crop": (8, 1), "crop_and_flip": (8, 1), "crop_24_and_flip": (24, 9)}
+# Size of a crop (0: the image's own) and padding of the image; the 8×8 ones of tier smoke are padded to the size that a
+# model needs.
+CROPS = {"shift": (0, 1), "crop": (32, 4), "crop_and_flip": (32, 4), "crop_24_and_flip": (24, 0)}
+SMALL_CROPS = {"shift": (0, 1), "crop": (8, 1), "crop_and_flip": (8, 1), "crop_24_and_flip": (24, 9)}
 SMALL = ("digits_rgb", "stripes_rgb")
 STANDARDS = {  # mean and standard deviation of each channel; those of MNIST and CIFAR-10 as bc prints them
     "mnist": ((0.1307,), (0.3081,)),
@@ -36,8 +37,8 @@ class Preprocessing:
     """What is done to the images of ``dataset``.
 
     ==============  ====================================================================================================
-    augmentation    none | crop: a random 32×32 crop of the image padded by 4 | crop_and_flip: half of them mirrored |
-                    crop_24_and_flip: likewise of a 24×24 crop, without padding
+    augmentation    none | shift: by up to one pixel each way | crop: a random 32×32 crop of the image padded by 4 |
+                    crop_and_flip: half of them mirrored | crop_24_and_flip: likewise of a 24×24 crop, without padding
     scale           unit: pixels in [0, 1] | standardised: less the data set's mean, over its standard deviation |
                     as_is: of features (B, D), which are no images any more
     ==============  ====================================================================================================
@@ -56,10 +57,10 @@ class Preprocessing:
             if self.vectors is not None and getattr(self, name) != expected:
                 raise ValueError(f"{name}: expected {expected!r} for texts; got {getattr(self, name)!r}")
 
-    @property
-    def crop(self) -> tuple[int, int]:
-        """Size of a crop, and by how much the image is padded before."""
-        return (SMALL_CROPS if self.dataset in SMALL else CROPS)[self.augmentation]
+    def crop(self, images: Tensor) -> tuple[int, int]:
+        """Size of a crop of ``images``, and by how much they are padded before."""
+        size, padding = (SMALL_CROPS if self.dataset in SMALL else CROPS)[self.augmentation]
+        return size or images.shape[-1], padding
 
     def training(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """uint8 (B, C, H, W) → float, with crops and flips drawn from ``generator``."""
@@ -70,7 +71,7 @@ class Preprocessing:
     def testing(self, images: Tensor) -> Tensor:
         """uint8 (B, C, H, W) → float; nothing is random."""
         if self.augmentation != "none":
-            missing = self.crop[0] - images.shape[-1]  # less than 0 where the crop is smaller
+            missing = self.crop(images)[0] - images.shape[-1]  # less than 0 where the crop is smaller
             # Laid out as the crops of training are, channels last, for which convolutions are twice as fast.
             images = F.pad(images, [missing // 2, missing - missing // 2] * 2).contiguous(
                 memory_format=torch.channels_last
@@ -78,7 +79,7 @@ class Preprocessing:
         return self._scaled(images)
 
     def _cropped(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        size, padding = self.crop
+        size, padding = self.crop(images)
         padded = F.pad(images, [padding] * 4)
         examples, _, height, width = padded.shape
 

@@ -284,6 +284,40 @@ class TestBothImplementations:
         assert not norms[0].isfinite()
         assert norms[1:].isfinite().all()
 
+    @pytest.mark.parametrize("microbatch_size", [None, 2])
+    def test_rows_of_one_example_are_clipped_as_one(self, implementation, microbatch_size):
+        model, x, y = models.build("lenet5", norm="layer").double(), torch.rand(15, 1, 28, 28).double(), classes(5)
+
+        def of_three(outputs: Tensor, y: Tensor) -> Tensor:
+            return F.cross_entropy(outputs, y.repeat_interleave(3), reduction="none").view(-1, 3).mean(1)
+
+        how = {"implementation": implementation, "microbatch_size": microbatch_size}
+        if implementation == "joint":
+            with pytest.raises(ValueError, match="x: expected one row for each of 5 examples; got 15"):
+                clipped_sum(model, of_three, x, y, clip_norm=1.0, **how)
+            return
+        gradients = []
+        for i in range(5):
+            loss = F.cross_entropy(model(x[3 * i : 3 * i + 3]), y[i].expand(3))
+            gradients.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]))
+        expected = torch.stack([g.norm() for g in gradients])
+        how["clip_norm"] = clip_norm = float(expected.median())
+        total, norms = clipped_sum(model, of_three, x, y, **how)
+        torch.testing.assert_close(norms, expected)
+        clipped = [g * min(1.0, clip_norm / float(g.norm())) for g in gradients]
+        torch.testing.assert_close(torch.cat([g.flatten() for g in total.values()]), sum(clipped))
+        x[4, 0, 3, 3] = math.nan  # a row of example 1
+        total, norms = clipped_sum(model, of_three, x, y, **how)
+        assert norms.isfinite().tolist() == [True, False, True, True, True]
+        torch.testing.assert_close(torch.cat([g.flatten() for g in total.values()]), sum(clipped) - clipped[1])
+
+    @pytest.mark.parametrize(("rows", "examples"), [(7, 3), (2, 3), (3, 0), (0, 3)])
+    def test_rows_that_cannot_be_shared_out_are_refused(self, implementation, rows, examples):
+        expected = "one row" if implementation == "joint" else "as many rows"
+        x, y = torch.randn(rows, 4), classes(examples)
+        with pytest.raises(ValueError, match=f"x: expected {expected} for each of {examples} examples; got {rows}"):
+            clipped_sum(nn.Linear(4, 3), LOSS, x, y, clip_norm=1.0, implementation=implementation)
+
     def test_frozen_parameters_are_left_out(self, implementation):
         model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
         model[0].weight.requires_grad_(False)

@@ -74,6 +74,23 @@ def test_one_example_moves_the_sum_by_at_most_the_clip_norm(clipped):
     assert moved == pytest.approx(0.01, rel=1e-3)  # the bound is reached: every layer's gradient is longer than C/√L
 
 
+def test_of_an_examples_views_the_mean_gradient_is_clipped():
+    """So an example moves the sum by no more than with a single view, and the proof is the same."""
+    run = private(clip_norm=0.01, augmentation="shift", augmult=3)
+    model, (x, y), method = models.build("lenet5", norm="layer"), data(15), build(run)
+    gradients = []
+    for i in range(5):
+        loss = F.cross_entropy(model(x[3 * i : 3 * i + 3]), y[i].expand(3))
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+        gradients.append(gradient * min(1.0, 0.01 / float(gradient.norm())))
+    whole, without = (
+        torch.cat([g.flatten() for g in method.summed(model, x[: 3 * n], y[:n], 0).values()]) for n in (5, 4)
+    )
+    torch.testing.assert_close(whole, sum(gradients), rtol=1e-4, atol=1e-7)
+    assert (whole - without).norm() == pytest.approx(0.01, rel=1e-3)
+    assert method.privacy() == build(replace(run, augmult=1)).privacy()
+
+
 def test_clip_norm_and_noise_follow_their_factors_epoch_by_epoch():
     run = private(batch_size=N // 4, epochs=3, clip_norm=2.0, clip_norm_decay=0.5, noise_multiplier_decay=0.9)
     method = build(run)

@@ -23,6 +23,18 @@ def test_without_augmentation_images_are_only_scaled():
     assert torch.equal(plain.testing(x), as_input(x))
 
 
+@pytest.mark.parametrize("size", [8, 28, 32])
+def test_shifts_move_an_image_by_up_to_a_pixel_each_way(size):
+    x, shifts = images(size, 1), Preprocessing("digits_rgb" if size == 8 else "mnist", "shift", "unit")
+    found = (shifts.training(x, seeded()) * 255).round().to(torch.uint8)
+    moved = [
+        [(i, j) for i in range(3) for j in range(3) if torch.equal(padded[:, i : i + size, j : j + size], shifted)]
+        for padded, shifted in zip(F.pad(x, [1] * 4), found, strict=True)
+    ]
+    assert {place for (place,) in moved} == {(i, j) for i in range(3) for j in range(3)}
+    assert torch.equal(shifts.testing(x), as_input(x))
+
+
 @pytest.mark.parametrize("size", [28, 32])
 @pytest.mark.parametrize("augmentation", ["crop", "crop_and_flip"])
 def test_every_image_is_one_of_its_crops(augmentation, size):
@@ -81,7 +93,7 @@ def test_test_images_have_the_size_of_the_crops():
     assert torch.equal(Preprocessing("cifar10", "crop", "unit").testing(x), as_input(x))
 
 
-@pytest.mark.parametrize("augmentation", ["crop", "crop_and_flip", "crop_24_and_flip"])
+@pytest.mark.parametrize("augmentation", ["shift", "crop", "crop_and_flip", "crop_24_and_flip"])
 def test_crops_are_laid_out_channels_last(augmentation):
     x, crops = images(), Preprocessing("cifar10", augmentation, "standardised")
     for laid_out in (crops.training(x, seeded()), crops.testing(x)):

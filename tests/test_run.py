@@ -10,6 +10,7 @@ from lib import registry
 from lib.run import Run
 from lib.run.allowed import CHOICES
 
+VIEWS = {"augmentation": "shift", "augmult": 4}
 MODELS, METHODS = (", ".join(registry.names(room)) for room in ("models", "methods"))
 
 # Stored results are found by these ids.  If one changes, every stored result is lost: do not update, find out why.
@@ -93,6 +94,7 @@ def test_every_field_counts_in_the_id():
     of_others = [falling, falling | {"lr_decay": 0.9}, then_constant, then_constant | {"lr_decay_epochs": 2}]
     of_others += [{"optimizer": "sgd", "momentum": 0.9}, {"norm": "batch", "test_statistics": "running"}]
     of_others += [{"mini_set_size": 2, "averaged_over": "examples"}]
+    of_others += [{"augmentation": "shift"}, VIEWS]
     ids |= {make_run(**settings).id for settings in of_statistics + of_others}
     assert len(ids | {make_run().id}) == len(changes) + 3 + len(of_statistics) + len(of_others)
     tried = set(changes).union(*of_statistics, *of_others, {"epsilon", "gradient_norm_examples"})
@@ -154,6 +156,19 @@ def test_every_field_counts_in_the_id():
         ),
         ({"test_statistics": "running"}, "test_statistics: expected 'batch' for norm 'none'; got 'running'"),
         ({"averaged_over": "examples"}, "averaged_over: expected 'vectors' for mini_set_size 1; got 'examples'"),
+        (
+            {"augmult": 4},
+            "augmult: expected 1 for augmentation 'none'; got 4",
+        ),
+        (
+            VIEWS | {"pretrained_on": "cifar100", "pretraining_epochs": 1},
+            "augmult: expected 1 for pretrained_on 'cifar100'; got 4",
+        ),
+        (
+            VIEWS | {"norm": "public_batch", "public_examples": 4},
+            "augmult: expected 1 for norm 'public_batch'; got 4",
+        ),
+        ({"augmult": 0}, "augmult: expected at least 1; got 0"),
         ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
     ],
 )

@@ -189,6 +189,7 @@ class TestAlike:
             {"norm": "public_batch", "public_examples": 10},
             {"public_examples": 10, "gradient_norm_examples": 10},
             PRIVATE | {"clipped": "layer"},
+            PRIVATE | {"augmentation": "shift", "augmult": 2},
             PRIVATE | {"epsilon": 1.0},  # with the noise given too, which ends each run at a step of its own
             PRIVATE | {"method": "si_dpsgd", "first_weights": "noised"},
             PRIVATE | {"method": "batch_clipping", "mini_set_size": 64},

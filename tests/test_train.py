@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from conftest import make_run
 
 from lib import data, pca
-from lib.data import Dataset, text
+from lib.data import Dataset, as_input, text
 from lib.generators import generator
 from lib.layers import NoisyLinear
 from lib.preprocessing import Preprocessing
-from lib.train import OutOfTime, evaluate, train
+from lib.train import OutOfTime, Training, evaluate, train
 from lib.train._start import dataset_of
 
 
@@ -73,6 +74,21 @@ def test_augmentation_is_for_training_alone(monkeypatch):
     public = {"norm": "batch", "public_examples": 100, "test_statistics": "public"}
     train(make_run(model="lenet5_tanh", augmentation="crop", epochs=2, **public))
     assert drawn == [64] * (2 * (1337 // 64))
+
+
+def test_views_of_an_example_lie_together_and_are_shifted_each_by_itself():
+    settings = {"method": "dpsgd", "optimizer": "sgd", "sampler": "poisson", "clip_norm": 1.0, "noise_multiplier": 1.0}
+    run = make_run(model="lenet5", augmentation="shift", augmult=4, **settings)
+    training = Training(run, torch.device("cpu"))
+    training.attach()
+    x, y = training.examples(torch.arange(30))
+    images, labels = training.data[0].train_inputs[:30], training.data[0].train_labels[:30]
+    assert torch.equal(y, labels)
+    shifts = F.pad(as_input(images), [1] * 4).unfold(2, 28, 1).unfold(3, 28, 1).flatten(1, 3)  # (30, 9, 28, 28)
+    found = (x.view(30, 4, 1, 28, 28) == shifts.unsqueeze(1)).flatten(3).all(3)  # which shift each view is
+    assert (found.sum(2) == 1).all()
+    assert found.flatten(0, 1).any(0).all()
+    assert len(found.long().argmax(2).unique(dim=0)) > 20  # fours of places, of 30 examples
 
 
 @pytest.mark.parametrize("draw", ["step", "epoch"])

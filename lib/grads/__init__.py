@@ -46,16 +46,18 @@ def clipped_sum(
 ) -> tuple[dict[str, Tensor], Tensor | dict[Group, Tensor]]:
     """``({parameter name: Σ_i clipped g_i}, ‖g_i‖ before clipping (B,))``; the model's ``grad`` fields are not touched.
 
-    ``loss(outputs, y) -> (B,)``, one loss per example.  ``clip_norm``: C > 0 (``math.inf``: no clipping), or one for
-    each group of parameters, ``{module or parameter name, or a tuple of them: C_h}``; then each group is clipped by
-    itself and the norms come as ``{group: (B,)}``.  Or :class:`~lib.grads.groups.Groups`, with scales for the norms.
-    ``microbatch_size`` bounds the memory and changes nothing else, but for ``joint``, where examples share statistics
-    with no others than those of their microbatch.
+    x (B·r, …) has r rows for every example, one example's after another's, y (B, …) one; ``joint`` takes r = 1 alone.
+    ``loss(outputs, y) -> (B,)``, one loss per example, of which g_i is the gradient.  ``clip_norm``: C > 0
+    (``math.inf``: no clipping), or one for each group of parameters, ``{module or parameter name, or a tuple of them:
+    C_h}``; then each group is clipped by itself and the norms come as ``{group: (B,)}``.  Or
+    :class:`~lib.grads.groups.Groups`, with scales for the norms.  ``microbatch_size``, in examples, bounds the memory
+    and changes nothing else, but for ``joint``, where examples share statistics with no others than those of their
+    microbatch.
 
     An example with a non-finite gradient counts as zero; its norm is returned as it is.  An empty batch gives zeros.
     Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, an unknown
-    implementation, and for batch norm on batch statistics, where no example has a gradient of its own; of private and
-    public examples together, ``joint`` takes it.
+    implementation, rows that cannot be shared out among the examples, and for batch norm on batch statistics, where no
+    example has a gradient of its own; of private and public examples together, ``joint`` takes it.
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation: expected one of {', '.join(IMPLEMENTATIONS)}; got {implementation!r}")
@@ -66,16 +68,25 @@ def clipped_sum(
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     norms = [torch.zeros(0, len(groups.names), dtype=next(iter(parameters.values())).dtype, device=x.device)]
     total = {}
-    for part_x, part_y in zip(
-        x.split(microbatch_size or max(len(x), 1)), y.split(microbatch_size or max(len(x), 1)), strict=True
-    ):
-        if len(part_x):
+    rows, size = _rows(x, y, most=1 if implementation == "joint" else None), microbatch_size or max(len(y), 1)
+    for part_x, part_y in zip(x.split(size * rows), y.split(size), strict=True):
+        if len(part_y):
             part, part_norms = IMPLEMENTATIONS[implementation](model, loss, part_x, part_y, groups)
             norms.append(part_norms)
             for name, value in part.items():
                 total[name] = total[name].add_(value) if name in total else value
     total = {name: total[name] if name in total else torch.zeros_like(p) for name, p in parameters.items()}
     return total, groups.named(torch.cat(norms))
+
+
+def _rows(x: Tensor, y: Tensor, *, most: int | None) -> int:
+    """How many rows of x every example has."""
+    rows = max(1, len(x) // max(len(y), 1))
+    if len(x) != rows * len(y) or (most and rows > most):
+        raise ValueError(
+            f"x: expected {'one row' if most else 'as many rows'} for each of {len(y)} examples; got {len(x)}"
+        )
+    return rows
 
 
 def _refuse_batch_statistics(model: nn.Module, allowed: type[nn.Module] | tuple[()]) -> None:

@@ -54,7 +54,7 @@ def clipped_sum(
         of_call = [next(gradients) for _ in call.outputs]
         of_call = [losses.new_zeros(s) if g is None else g for s, g in zip(call.shapes, of_call, strict=True)]
         prefix = f"{call.name}." if call.name else ""
-        inputs, of_call = _by_row(call.name, call.inputs, len(x)), _by_row(call.name, of_call, len(x))
+        inputs, of_call = _by_row(call.name, call.inputs, len(y)), _by_row(call.name, of_call, len(y))
         for name, contraction in rule_for(call.layer)(call.layer, inputs, of_call).items():
             if prefix + name in groups.of:
                 contractions[prefix + name] = contraction
@@ -63,7 +63,8 @@ def clipped_sum(
     finite = norms.isfinite().all(dim=1)
     if not finite.all():  # 0 × NaN is NaN, so weights cannot take such an example out of a sum
         if finite.any():
-            return clipped_sum(model, loss, x[finite], y[finite], groups)[0], norms
+            by_example = x.unflatten(0, (len(y), -1))
+            return clipped_sum(model, loss, by_example[finite].flatten(0, 1), y[finite], groups)[0], norms
         return {name: torch.zeros_like(model.get_parameter(name)) for name in contractions}, norms
     factors = groups.factors(norms)
     return {name: c.weighted_sum(factors[:, groups.of[name]]) for name, c in contractions.items()}, norms
@@ -119,8 +120,8 @@ def forward(
     finally:
         for handle in handles:
             handle.remove()
-    if losses.shape != (len(x),):
-        raise ValueError(f"loss: expected one for each of {len(x)} examples, ({len(x)},); got {tuple(losses.shape)}")
+    if losses.shape != y.shape[:1]:
+        raise ValueError(f"loss: expected one for each of {len(y)} examples, ({len(y)},); got {tuple(losses.shape)}")
     for call in calls.values():
         if [x._version for x in call.inputs] != call.versions:
             raise ValueError(f"{call.name}: expected its input unchanged; got one changed in place after it was used")

@@ -14,16 +14,16 @@ from lib.grads.groups import Groups
 
 
 def per_example(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """``{parameter name: gradients (B, *shape)}``."""
+    """``{parameter name: gradients (B, *shape)}``; x (B·r, …), y (B,)."""
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     fixed = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad}
     fixed |= {name: b.detach() for name, b in model.named_buffers()}
 
     def loss_of_one(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        outputs = functional_call(model, (parameters, fixed), (x.unsqueeze(0),))
+        outputs = functional_call(model, (parameters, fixed), (x,))
         return loss(outputs, y.unsqueeze(0)).sum()
 
-    return vmap(grad(loss_of_one), in_dims=(None, 0, 0), randomness="same")(trainable, x, y)
+    return vmap(grad(loss_of_one), in_dims=(None, 0, 0), randomness="same")(trainable, x.unflatten(0, (len(y), -1)), y)
 
 
 def clipped_sum(

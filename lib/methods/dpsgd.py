@@ -2,14 +2,14 @@
 
     ``ĝ_t = (Σ_{i in batch} g_i · min(1, C/‖g_i‖) + N(0, z²C²)) / L``
 
-L is the expected batch size, whatever came; an empty batch is noise alone.  One example changes the sum by at most C
-(add or remove one) or 2C (replace one), and the optimiser sees nothing but ĝ, so momentum, step sizes and Adam are
-post-processing.
+L is the expected batch size, whatever came; an empty batch is noise alone.  With augmentation multiplicity K, "augmult"
+(De et al. 2022, 2204.13650), g_i is the mean gradient of K augmented views of example i.  One example changes the sum
+by at most C (add or remove one) or 2C (replace one), and the optimiser sees nothing but ĝ, so momentum, step sizes and
+Adam are post-processing.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Self
 
 import torch
@@ -25,7 +25,6 @@ from lib.methods._budget import budget
 from lib.methods._statistics import MIXED, NoisedStatistics
 from lib.run import Run
 
-LOSS = partial(F.cross_entropy, reduction="none")
 MICROBATCH = {"cpu": 256, "cuda": 4096}  # memory and time; no influence on the result
 ROWS = {"cpu": 512, "cuda": 4096}  # in one pass, where every example brings its public ones
 ASSUMES = (
@@ -40,11 +39,17 @@ CLIPPED_AND_NOISED = frozenset(
         *("accountant", "sampler", "neighbouring_relation"),
     )
 )
-SETTINGS = CLIPPED_AND_NOISED | {"clipped", "statistics", "statistics_share", "pca_noise_multiplier"}
+SETTINGS = CLIPPED_AND_NOISED | {"clipped", "statistics", "statistics_share", "pca_noise_multiplier", "augmult"}
 PUBLIC = "; the public examples are public"
 STANDARDISED = "; mean and standard deviation of the images' channels are public"
 EMPTY = "; an example that is removed leaves its place in the order of the examples empty"
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
+
+
+def LOSS(outputs: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy (B,), of logits (B·K, classes) the mean over every example's K views, for labels (B,)."""
+    views = len(outputs) // len(y)
+    return F.cross_entropy(outputs, y.repeat_interleave(views), reduction="none").view(-1, views).mean(1)
 
 
 class DPSGD(Method):
@@ -95,6 +100,7 @@ class DPSGD(Method):
         most = MICROBATCH[x.device.type]
         if run.statistics_gradient == "on":
             most = ROWS[x.device.type] // (shared + run.public_examples)
+        most //= run.augmult
         return max(1, shared, most // max(1, shared) * shared)
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
@@ -199,7 +205,7 @@ def may_differ(run: Run) -> tuple[str, ...]:
     """
     budget_ends_it = run.epsilon is not None and run.noise_multiplier is not None
     more_than_values = run.public_examples or run.statistics_share or run.first_weights != "exact"
-    if budget_ends_it or more_than_values or run.clipped != "gradient":
+    if budget_ends_it or more_than_values or run.clipped != "gradient" or run.augmult > 1:
         return ()
     return ("seed", "lr", "clip_norm", "noise_multiplier", "epsilon")
 

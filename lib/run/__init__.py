@@ -75,7 +75,8 @@ class Run:
     layers                  what adaptive_layerwise clips by itself: tensors | modules | four_groups, by norm
     adaptive_clipping       enhanced (C_h = C·e_h/max e) | zhang (C_h = C·e_h) | multiplication_factors (bc B.2)
     fix_converged           never | epoch: weights that in an epoch moved no more than noise would stay (bc 3.4)
-    augmentation            none | crop | crop_and_flip | crop_24_and_flip, see :mod:`lib.preprocessing`
+    augmentation            none | shift | crop | crop_and_flip | crop_24_and_flip, see :mod:`lib.preprocessing`
+    augmult                 of dpsgd: augmentation multiplicity, the views of an example whose mean gradient is clipped
     input_scale             unit (pixels in [0, 1]) | standardised
     statistics              of public_batch, in training: public | per_example | mixed: :mod:`lib.layers.with_public`
     statistics_gradient     off: they are constants | on: gradients flow through them, and the public examples
@@ -137,6 +138,7 @@ class Run:
     adaptive_clipping: str = "enhanced"
     fix_converged: str = "never"
     augmentation: str = "none"
+    augmult: int = 1
     input_scale: str = "unit"
     public_dataset: str = ""
     statistics: str = "public"

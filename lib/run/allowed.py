@@ -26,7 +26,7 @@ CHOICES = {
     "layers": ("tensors", "modules", "four_groups"),
     "adaptive_clipping": ("enhanced", "zhang", "multiplication_factors"),
     "fix_converged": ("never", "epoch"),
-    "augmentation": ("none", "crop", "crop_and_flip", "crop_24_and_flip"),
+    "augmentation": ("none", "shift", "crop", "crop_and_flip", "crop_24_and_flip"),
     "input_scale": ("unit", "standardised"),
     "statistics": ("public", "per_example", "mixed"),
     "statistics_gradient": ("off", "on"),
@@ -35,7 +35,7 @@ CHOICES = {
     "last_norm": ("as_designed", "removed", "added"),
 }
 PRECISIONS = ("float32", "bfloat16")  # no field: like the device, how precisely a run is computed is recorded
-AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1} | dict.fromkeys(
+AT_LEAST = {"epochs": 1, "batch_size": 1, "mini_set_size": 1, "augmult": 1} | dict.fromkeys(
     (
         "seed",
         "test_draws",
@@ -120,6 +120,10 @@ def check_unused(run: Any) -> None:
         ("lr_decay", 1.0, decays, "lr_schedule"),
         ("lr_decay_epochs", 0, run.lr_schedule == "linear_then_constant", "lr_schedule"),
         ("averaged_over", "vectors", run.mini_set_size > 1, "mini_set_size"),
+        ("augmult", 1, run.augmentation != "none", "augmentation"),
+        # Pretrained features are fixed; joint and noised statistics would be of all views.
+        ("augmult", 1, not run.pretrained_on, "pretrained_on"),
+        ("augmult", 1, not run.norm.startswith(("public_batch", "noised_batch")), "norm"),
     ):
         if getattr(run, name) != default and not used:
             raise ValueError(

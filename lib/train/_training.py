@@ -112,10 +112,14 @@ class Training:
         self._losses = []
 
     def examples(self, batch: Tensor) -> methods.Batch:
-        """Inputs and labels of the training examples with these indices, as the model takes them."""
+        """Inputs and labels of the training examples with these indices, as the model takes them.
+
+        Every example's views, of which there may be several, lie together.
+        """
         inputs, labels = self._dataset.train_inputs, self._dataset.train_labels
+        views = inputs[batch.repeat_interleave(self.run.augmult)]
         preprocessing = preprocessing_of(self.run, self._dataset)
-        return preprocessing.training(inputs[batch], self.generators["augmentation"]), labels[batch]
+        return preprocessing.training(views, self.generators["augmentation"]), labels[batch]
 
     def advance(self, loss: Tensor | None) -> None:
         """The second half of a step, after the method's backward pass, whose mean loss is ``loss``."""
