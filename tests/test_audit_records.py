@@ -24,6 +24,7 @@ PRIVATE = {"optimizer": "sgd", "sampler": "poisson", "clip_norm": 1.0, "batch_si
 RUNS = {
     "dpsgd, noise from ε": PRIVATE | {"method": "dpsgd", "epsilon": 2.0},
     "dpsgd, steps from ε": PRIVATE | {"method": "dpsgd", "epsilon": 2.0, "noise_multiplier": 1.0, "epochs": 9},
+    "dpsgd, several views": PRIVATE | {"method": "dpsgd", "epsilon": 2.0, "augmentation": "shift", "augmult": 2},
     "si_dpsgd": PRIVATE | {"method": "si_dpsgd", "noise_multiplier": 2.0, "accountant": "rdp_2020"},
 }
 

@@ -33,7 +33,7 @@ TOLERANCE = 1e-3  # relative, between the ε claimed then and now
 ROUNDING = 1e-6  # relative, between the same ε on two machines at most
 # What the attack does not depend on; the step size scales all scores.
 ANY = {"dataset": "", "model": "lenet5", "activation": "relu", "lr": 1.0, "seed": 0, "validation_examples": 0}
-ANY |= {"weight_noise_std": 0.0, "augmentation": "none", "input_scale": "unit"}
+ANY |= {"weight_noise_std": 0.0, "augmentation": "none", "augmult": 1, "input_scale": "unit"}
 
 
 Mechanism = tuple[Run, float]  # a run's, with its sampling probability, so on that many examples

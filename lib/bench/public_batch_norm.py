@@ -19,6 +19,7 @@ NORM = "public_batch_without_affine"
 STEPS = {  # variant → changes to the plain run
     "plain": {},
     "layer norm": {"norm": "layer_without_affine"},
+    "layer norm, four views": {"norm": "layer_without_affine", "augmentation": "shift", "augmult": 4},
     "public alone, M = 128": {"norm": NORM, "public_examples": 128},
     "noised running averages": {
         "norm": "noised_batch_without_affine",
@@ -59,7 +60,7 @@ def step(variant: str, size: int, device: torch.device) -> Step:
     run = Run(dataset="", model="lenet5", lr=0.1, epochs=1, batch_size=size, **(settings | STEPS[variant]))
     model = _model(run, device)
     method, optimizer = methods.build(run, EXAMPLES, model), torch.optim.SGD(model.parameters(), lr=run.lr, fused=True)
-    x, y = _images(size, device), torch.arange(size, device=device) % 10
+    x, y = _images(size * run.augmult, device), torch.arange(size, device=device) % 10
 
     def once() -> None:
         method.backward(model, x, y, 0)

@@ -20,7 +20,8 @@ so they were before the plain convolutional networks' batches and epochs at ε =
 (:mod:`lib.tables.mnist_dp_batches`).  Some twenty-five more, on validation examples, gained nothing beyond a tenth of a
 point: of LN-LeNet-5 at ε = 1 and 3 larger batches, up to three times the epochs, C = .1; of DPSGD [1] at ε = 3 a
 smaller batch, twice the epochs, C from .1 to 2, less noise on its PCA (tanh gains a little more, but abadi's network
-has ReLU); of both other schedules and standardised pixels.  At ε = ∞ training is ordinary, with Adam.
+has ReLU); of both other schedules and standardised pixels.  (What does gain, several views of every example, is in
+:mod:`lib.tables.mnist_dpsgd_bn`.)  At ε = ∞ training is ordinary, with Adam.
 
 SI-DPSGD with batch norm is v1's algorithm 2, statistics over private and public images, for which clipping bounds
 nothing; tested as the paper says, at θ_T, and as its code does, at µ_T.  It is trained briefly
