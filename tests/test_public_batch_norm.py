@@ -20,10 +20,10 @@ def network(affine: bool = True) -> nn.Sequential:
     return nn.Sequential(
         nn.Unflatten(1, (2, 3, 3)),
         nn.Conv2d(2, 4, 2),
-        PublicBatchNorm(4, affine=affine),
+        PublicBatchNorm(4, affine=affine, pool=nn.MaxPool2d((1, 2))),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(16, 6),
+        nn.Linear(8, 6),
         PublicBatchNorm(6, affine=affine),
         nn.Tanh(),
         nn.Linear(6, K),
@@ -36,6 +36,7 @@ def made(statistics: str, gradient: bool, *, seed: int = 0, public: int = PUBLIC
     for layer in model.modules():
         if affine and isinstance(layer, PublicBatchNorm):
             nn.init.normal_(layer.affine.weight, 1.0)
+            nn.init.constant_(layer.affine.weight[0], -0.5)  # what is largest before is smallest after
             nn.init.normal_(layer.affine.bias)
     return WithPublic(model, torch.randn(public, 18).double(), statistics=statistics, gradient=gradient)
 
@@ -56,6 +57,7 @@ def one_pass(model: WithPublic, private: Tensor, *, public_alone: bool) -> Tenso
             if not model.gradient:
                 mean, variance = mean.detach(), variance.detach()
             rows = layer.affine((rows - mean) / torch.sqrt(variance + layer.eps))
+            rows = rows if layer.pool is None else layer.pool(rows)
         else:
             rows = layer(rows)
     return rows[: len(private)]
@@ -172,14 +174,11 @@ class TestWhoDependsOnWhom:
 def test_the_test_phase_is_the_papers_loop():
     """Each x with the public examples, one at a time, through torch's batch norm in training mode (v2 algorithm 1)."""
     model, (x, _) = made("mixed", True).eval(), batch()
-    twin = nn.Sequential(
-        *[
-            nn.BatchNorm2d(4) if i == 2 else nn.BatchNorm1d(6) if i == 6 else layer
-            for i, layer in enumerate(model.model)
-        ]
-    ).double()
-    for i in (2, 6):
-        twin[i].load_state_dict(model.model[i].affine.state_dict(), strict=False)
+    norms = {2: nn.BatchNorm2d(4), 6: nn.BatchNorm1d(6)}
+    for i, norm in norms.items():
+        norm.load_state_dict(model.model[i].affine.state_dict(), strict=False)
+    pooled = {2: nn.Sequential(norms[2], model.model[2].pool), 6: norms[6]}
+    twin = nn.Sequential(*[pooled.get(i, layer) for i, layer in enumerate(model.model)]).double()
     expected = torch.cat([twin(torch.cat([one, model.public]))[:1] for one in x.split(1)])
     torch.testing.assert_close(model(x), expected)
 

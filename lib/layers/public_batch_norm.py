@@ -36,62 +36,79 @@ class Rows:
     public_alone: bool
 
     def grouped(self, x: Tensor) -> Tensor:
-        """(G·(P + M), …) → (G, P + M, …).
-
-        (G·P + M, …) is allowed too: until the first statistics are taken, the public rows of all groups are the same,
-        and need be there only once.
-        """
+        """(G·(P + M), …) → (G, P + M, …), and so (G·P + M, …), where all groups' public rows are the same."""
         if len(x) == self.groups * (self.private + self.public):
             return x.unflatten(0, (self.groups, -1))
-        private, public = x.split([self.groups * self.private, self.public])
-        return torch.cat(
-            [private.unflatten(0, (self.groups, self.private)), public.expand(self.groups, *public.shape)], 1
-        )
+        private, public = self._parts(x)
+        return torch.cat([private, public.expand(self.groups, *public.shape[1:])], 1)
 
-    def seen(self, rows: Tensor) -> Tensor:
-        """The part of (G, P + M, …) whose statistics are taken."""
-        return rows[:, self.private :] if self.public_alone else rows
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance, (G, C) each, that the groups of x (G·(P + M), C, …) or (G·P + M, C, …) have."""
+        if len(x) == self.groups * (self.private + self.public):
+            rows = x.unflatten(0, (self.groups, -1))
+            return _moments(rows[:, self.private :] if self.public_alone else rows)
+        (mean, variance), (of_public, public_variance) = map(_moments, self._parts(x))
+        share = 1.0 if self.public_alone else self.public / (self.private + self.public)
+        away = of_public - mean
+        within = torch.lerp(variance, public_variance.expand_as(variance), share)
+        return mean + share * away, within + share * (1.0 - share) * away.square()
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(G·P + M, …) → (G, P, …) and (1, M, …)."""
+        private, public = x.split([self.groups * self.private, self.public])
+        return private.unflatten(0, (self.groups, self.private)), public.unsqueeze(0)
 
 
 class PublicBatchNorm(nn.Module):
     """x̂ = (x − µ)/√(σ² + eps), γ x̂ + β, for x (B, C) or (B, C, H, W); µ and σ² per channel, σ² biased (v2 eq. 1, 2).
 
     ``rows`` says whose statistics µ and σ² are, and ``found`` then holds them, (G, C) each; or ``given`` has them,
-    (B, C) or (1, C), and they are constants.  Without either a pass raises ``RuntimeError``.
+    (B, C) or (1, C), and they are constants.  Without either a pass raises ``RuntimeError``.  ``pool``: max-pooling of
+    the result.  It is done before x is scaled, to the same effect (of the smallest where γ < 0), so that most of the
+    work is on a pooled x, and all groups' public rows are pooled once.
     """
 
-    def __init__(self, channels: int, *, affine: bool = True, eps: float = 1e-5) -> None:
+    def __init__(
+        self, channels: int, *, affine: bool = True, eps: float = 1e-5, pool: nn.MaxPool2d | None = None
+    ) -> None:
         super().__init__()
         self.eps = eps
         self.affine = ChannelAffine(channels) if affine else nn.Identity()
+        self.pool = pool
         self.rows: Rows | None = None
         self.given: tuple[Tensor, Tensor] | None = None
         self.found: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         if self.given is not None:
-            mean, variance = self.given
-            return self.affine(self._scaled(x - _beside(mean, x), variance))
+            return self.affine(self._scaled(self._pooled(x), *self.given))
         if self.rows is None:
             raise RuntimeError(
                 "PublicBatchNorm: expected to be in a model inside WithPublic, which has the public rows"
             )
-        rows = self.rows.grouped(x)  # (G, P + M, C, …)
-        mean = _positions(self.rows.seen(rows)).mean(3).mean(1)
-        centred = rows - _beside(mean.unsqueeze(1), rows)
-        # Several times faster on a CPU than torch.var_mean over dimensions that do not lie beside each other.
-        deviations = _positions(self.rows.seen(centred))
-        variance = torch.linalg.vector_norm(deviations, dim=3).square().mean(1) / deviations.shape[3]
-        self.found = mean, variance
-        return self.affine(self._scaled(centred, variance.unsqueeze(1)).flatten(0, 1))
+        mean, variance = self.found = self.rows.moments(x)
+        rows = self.rows.grouped(self._pooled(x))  # (G, P + M, C, …)
+        return self.affine(self._scaled(rows, mean.unsqueeze(1), variance.unsqueeze(1)).flatten(0, 1))
 
-    def _scaled(self, centred: Tensor, variance: Tensor) -> Tensor:
-        return centred * _beside(torch.rsqrt(variance + self.eps), centred)
+    def _pooled(self, x: Tensor) -> Tensor:
+        if self.pool is None:
+            return x
+        if isinstance(self.affine, nn.Identity):
+            return self.pool(x)
+        signs = torch.where(self.affine.weight < 0, -1.0, 1.0).to(x.dtype).view(-1, 1, 1)
+        return self.pool(x * signs) * signs
+
+    def _scaled(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return (x - _beside(mean, x)) * _beside(torch.rsqrt(variance + self.eps), x)
 
 
-def _positions(rows: Tensor) -> Tensor:
-    """(G, R, C, …) → (G, R, C, positions)."""
-    return rows.flatten(3) if rows.dim() > 3 else rows.unsqueeze(3)
+def _moments(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance (G, C) of rows (G, R, C, …)."""
+    positions = rows.flatten(3) if rows.dim() > 3 else rows.unsqueeze(3)
+    mean = positions.mean(3).mean(1)
+    # Several times faster on a CPU than torch.var_mean over dimensions that do not lie beside each other.
+    deviations = positions - mean[:, None, :, None]
+    return mean, torch.linalg.vector_norm(deviations, dim=3).square().mean(1) / positions.shape[3]
 
 
 def _beside(statistic: Tensor, x: Tensor) -> Tensor:

@@ -68,8 +68,8 @@ def cut(model: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:
     return model[:place], model[place:]
 
 
-def norm_layer(norm: str, *shape: int, last: bool = False) -> list[nn.Module]:
-    """The layers that normalise pre-activations of ``shape`` (C, H, W) or (D,): a list of none or one.
+def norm_layer(norm: str, *shape: int, last: bool = False, pool: nn.MaxPool2d | None = None) -> list[nn.Module]:
+    """The layers that normalise pre-activations of ``shape`` (C, H, W) or (D,), and ``pool`` them after: some or none.
 
     v2 eq. 1 to 3: batch norm takes its mean and variance over examples (and positions), layer norm over all
     neurons of the layer, [C, H, W] for a convolution; both with learnable γ = 1, β = 0 at the start.  v1's code has
@@ -80,21 +80,26 @@ def norm_layer(norm: str, *shape: int, last: bool = False) -> list[nn.Module]:
     if norm not in NORMS:
         raise ValueError(f"norm: expected one of {', '.join(NORMS)}; got {norm!r}")
     kind, affine = norm.removesuffix(WITHOUT_AFFINE), not norm.endswith(WITHOUT_AFFINE)
+    pools = [] if pool is None else [pool]
     if kind == "none" or (last and not affine):
-        return []
-    if kind == "layer":
-        return [nn.LayerNorm(list(shape), elementwise_affine=affine)]
-    if kind == "batch":
-        return [nn.BatchNorm2d(shape[0]) if len(shape) == 3 else nn.BatchNorm1d(shape[0])]
-    if kind == "group":
-        return [nn.GroupNorm(2, shape[0], affine=affine)]
+        return pools
     if kind == "public_batch":
-        return [PublicBatchNorm(shape[0], affine=affine)]
+        return [PublicBatchNorm(shape[0], affine=affine, pool=pool)]
+    return [_layer(kind, shape, affine), *pools]
+
+
+def _layer(kind: str, shape: tuple[int, ...], affine: bool) -> nn.Module:
+    if kind == "layer":
+        return nn.LayerNorm(list(shape), elementwise_affine=affine)
+    if kind == "batch":
+        return nn.BatchNorm2d(shape[0]) if len(shape) == 3 else nn.BatchNorm1d(shape[0])
+    if kind == "group":
+        return nn.GroupNorm(2, shape[0], affine=affine)
     if kind == "noised_batch":
-        return [NoisedBatchNorm(shape[0])]
+        return NoisedBatchNorm(shape[0])
     if math.prod(shape[1:]) == 1:
         raise ValueError(
             f"norm: expected another than 'instance', as a layer of shape {shape} has a single value per channel, "
             "which normalised by itself is 0"
         )
-    return [nn.GroupNorm(shape[0], shape[0])]
+    return nn.GroupNorm(shape[0], shape[0])
