@@ -138,6 +138,19 @@ def test_v2_table_5_shares_its_plain_and_its_layer_norm_row_with_v1_table_4():
             assert table.printed[row, column] == other.printed[row, column]
 
 
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_row_with_views_is_the_layer_norm_row_but_for_views_and_epochs(tier):
+    table, (plain, views) = tables.load("mnist_dpsgd_bn"), ("DPSGD (LN-LeNet-5)", "LN-LeNet-5, four views")
+    for column in table.columns:
+        how = {"tier": tier, **point(table, plain, column)}
+        one, four = (table.cell(row, column, seed=1, **how) for row in (plain, views))
+        private = {} if column is None else {"augmult": 4, "epochs": 2 * one.epochs}
+        assert four == replace(one, augmentation="shift", **private)
+        if column is not None:
+            one, four = (table.tuning(row, column, **how) for row in (plain, views))
+            assert four == one
+
+
 def test_v2_table_3_is_all_there():
     table = tables.load("cifar10_noise")
     assert len(table.cells) == 30
