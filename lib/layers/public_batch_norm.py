@@ -37,24 +37,26 @@ class Rows:
 
     def grouped(self, x: Tensor) -> Tensor:
         """(G·(P + M), …) → (G, P + M, …), and so (G·P + M, …), where all groups' public rows are the same."""
-        if len(x) == self.groups * (self.private + self.public):
-            return x.unflatten(0, (self.groups, -1))
         private, public = self._parts(x)
+        if len(public) == self.groups:
+            return x.unflatten(0, (self.groups, -1))
         return torch.cat([private, public.expand(self.groups, *public.shape[1:])], 1)
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance, (G, C) each, that the groups of x (G·(P + M), C, …) or (G·P + M, C, …) have."""
-        if len(x) == self.groups * (self.private + self.public):
-            rows = x.unflatten(0, (self.groups, -1))
-            return _moments(rows[:, self.private :] if self.public_alone else rows)
-        (mean, variance), (of_public, public_variance) = map(_moments, self._parts(x))
-        share = 1.0 if self.public_alone else self.public / (self.private + self.public)
-        away = of_public - mean
-        within = torch.lerp(variance, public_variance.expand_as(variance), share)
+        """Mean and variance, (G, C) or (1, C) each, of what the groups of x (G·(P + M) or G·P + M, C, …) take."""
+        private, public = self._parts(x)
+        public_mean, public_variance = _moments(public)
+        if self.public_alone:
+            return public_mean, public_variance
+        mean, variance = _moments(private)
+        share, away = self.public / (self.private + self.public), public_mean - mean
+        within = (1.0 - share) * variance + share * public_variance
         return mean + share * away, within + share * (1.0 - share) * away.square()
 
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(G·P + M, …) → (G, P, …) and (1, M, …)."""
+        """The private rows (G, P, …), and the public ones (G, M, …), or (1, M, …) where all groups' are the same."""
+        if len(x) == self.groups * (self.private + self.public):
+            return x.unflatten(0, (self.groups, -1)).split([self.private, self.public], 1)
         private, public = x.split([self.groups * self.private, self.public])
         return private.unflatten(0, (self.groups, self.private)), public.unsqueeze(0)
 
