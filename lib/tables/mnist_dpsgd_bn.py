@@ -13,7 +13,7 @@ that flow ReLU networks train badly, and tanh is used.
 
 What else is sound: layer norm with augmentation multiplicity (De et al. 2022), four views of every example that are
 shifted by up to a pixel, and twice the epochs; at ε = ∞ one shifted view.  Its step sizes are those that were found for
-layer norm alone.  Views and epochs were chosen in some ten exploratory runs at ε = 7 and 1, on validation examples.
+layer norm alone.  Views and epochs were chosen in seven exploratory runs at ε = 7 and 1, on validation examples.
 """
 
 from dataclasses import replace
