@@ -15,7 +15,7 @@ from lib.audit.canaries import Attack, Canaries, attack
 from lib.grads import clipped_sum
 from lib.layers import NoisyLinear, PublicBatchNorm, WithPublic
 from lib.methods import build
-from lib.methods.dpsgd import LOSS
+from lib.methods.dpsgd import cross_entropy
 from lib.models import build as build_model
 from lib.run import Run
 
@@ -45,7 +45,7 @@ def proven(run: Run) -> float:
 def test_the_canaries_gradients_are_constant_and_do_not_meet():
     model, numbers = Canaries(5), torch.tensor([3, 1, 3])
     for _ in range(2):
-        total, norms = clipped_sum(model, LOSS, numbers, torch.zeros_like(numbers), clip_norm=0.7)
+        total, norms = clipped_sum(model, cross_entropy, numbers, torch.zeros_like(numbers), clip_norm=0.7)
         assert norms.tolist() == pytest.approx([2**0.5 * canaries.SCALE] * 3)
         along = total["rows.weight"] @ torch.tensor([-1.0, 1.0], dtype=torch.float64) / 2**0.5
         assert along.tolist() == pytest.approx([0, 0.7, 0, 2 * 0.7, 0])
@@ -156,7 +156,7 @@ def test_through_batch_norm_that_sees_public_images_no_more_is_found_than_proven
         model = WithPublic(model, torch.randn(8, count, generator=draws), statistics=statistics, gradient=False)
         included = coins(run, count)
         with train(run, model, x, y, included), torch.no_grad():
-            scores = -LOSS(model(x), y)
+            scores = -cross_entropy(model(x), y)
         block = build(run, count, model).privacy()
         return Attack(scores.double().numpy(), included.numpy(), run.delta, run.sampler).one_run(), block["proven"][
             "epsilon"

@@ -11,7 +11,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from lib import methods, models, tables
 from lib.grads import Groups
 from lib.grads.mini_set import clipped_mean
-from lib.methods.dpsgd import LOSS
+from lib.methods.dpsgd import cross_entropy
 from lib.train import OutOfTime, train, train_together
 
 PRIVATE = {
@@ -83,7 +83,7 @@ def test_a_clipped_mean_is_float32_and_no_longer_than_its_bound():
     torch.manual_seed(0)
     model, x, y = models.build("convnet", norm="batch"), torch.randn(16, 3, 32, 32), torch.arange(16) % 10
     with torch.autocast("cpu", torch.bfloat16):
-        clipped = clipped_mean(model, LOSS, x, y, Groups(model, 0.01))
+        clipped = clipped_mean(model, cross_entropy, x, y, Groups(model, 0.01))
     assert clipped.dtype == torch.float32
     assert clipped.double().norm() == pytest.approx(0.01, rel=1e-5)
 

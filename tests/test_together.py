@@ -14,7 +14,7 @@ from lib import methods, models
 from lib.generators import generator
 from lib.grads import clipped_sum, stacked
 from lib.layers import NoisyLinear, noisy_layers, set_weight_noise
-from lib.methods.dpsgd import LOSS
+from lib.methods.dpsgd import cross_entropy
 from lib.run import Run
 from lib.train import SMALL, OutOfTime, _training, alike, train, train_together
 
@@ -108,7 +108,7 @@ class TestClippedSums:
         x, y, counts = stacked.padded(batches)
         values = stacked.values_of(networks)
         how = {"counts": counts, "clip_norms": clip_norms, "microbatch_size": microbatch_size}
-        return stacked.clipped_sums(networks[0], LOSS, values, x, y, **how)
+        return stacked.clipped_sums(networks[0], cross_entropy, values, x, y, **how)
 
     @pytest.mark.parametrize("microbatch_size", [1, 4, 100])
     @pytest.mark.parametrize("norm", ["none", "layer"])
@@ -117,7 +117,9 @@ class TestClippedSums:
         batches = [batch(size, seed) for seed, size in enumerate((7, 0, 3))]
         totals, norms = self.found(networks, batches, clip_norms, microbatch_size)
         for i, (net, (x, y)) in enumerate(zip(networks, batches, strict=True)):
-            expected, lengths = clipped_sum(net, LOSS, x, y, clip_norm=clip_norms[i], implementation="reference")
+            expected, lengths = clipped_sum(
+                net, cross_entropy, x, y, clip_norm=clip_norms[i], implementation="reference"
+            )
             torch.testing.assert_close(norms[i, : len(y)], lengths, rtol=1e-4, atol=1e-5)
             for name, total in totals.items():
                 torch.testing.assert_close(total[i], expected[name], rtol=1e-4, atol=1e-5)
@@ -138,8 +140,8 @@ class TestClippedSums:
         spoilt[2] = bad
         totals, norms = self.found(networks, [(spoilt, batches[0][1]), batches[1]], [1.0, 1.0], 3)
         kept = [0, 1, 3]
-        expected = clipped_sum(networks[0], LOSS, batches[0][0][kept], batches[0][1][kept], clip_norm=1.0)[0]
-        untouched = clipped_sum(networks[1], LOSS, *batches[1], clip_norm=1.0)[0]
+        expected = clipped_sum(networks[0], cross_entropy, batches[0][0][kept], batches[0][1][kept], clip_norm=1.0)[0]
+        untouched = clipped_sum(networks[1], cross_entropy, *batches[1], clip_norm=1.0)[0]
         assert norms.isfinite().tolist() == [[True, True, False, True], [True] * 4]
         for name, total in totals.items():
             torch.testing.assert_close(total[0], expected[name], rtol=1e-4, atol=1e-5)
@@ -152,7 +154,7 @@ def test_mean_gradients_leave_the_networks_alone_and_move_the_running_averages_g
     before = [{name: value.clone() for name, value in net.state_dict().items()} for net in networks]
     values = stacked.values_of(networks)
     x, y = (torch.stack(of_all) for of_all in zip(*batches, strict=True))
-    losses, gradients = stacked.mean_gradients(networks[0], LOSS, values, x, y)
+    losses, gradients = stacked.mean_gradients(networks[0], cross_entropy, values, x, y)
     for i, net in enumerate(networks):
         assert all(torch.equal(value, before[i][name]) for name, value in net.state_dict().items())
         loss = F.cross_entropy(net(x[i]), y[i])
@@ -170,7 +172,7 @@ def test_noise_is_drawn_from_every_networks_own_generator_and_no_other():
         set_weight_noise(net, 0.1 * (seed + 1), generator=generator(seed, "weight noise"))
     values = stacked.values_of(networks)
     x, y = torch.ones(2, 5, 3), torch.zeros(2, 5, dtype=torch.int64)
-    stacked.mean_gradients(networks[0], LOSS, values, x, y)
+    stacked.mean_gradients(networks[0], cross_entropy, values, x, y)
     for seed, net in enumerate(networks):
         draws = generator(seed, "weight noise")
         for name in ("0.weight", "0.bias", "2.weight"):

@@ -18,7 +18,7 @@ from lib import tables
 from lib.audit.meter import sensitivity
 from lib.grads import clipped_mean
 from lib.methods.batch_clipping import BatchClipping
-from lib.methods.dpsgd import LOSS
+from lib.methods.dpsgd import cross_entropy
 from lib.train import Training
 
 TABLE, EPSILON = "bc_equal_epsilon", 2.0
@@ -46,7 +46,7 @@ def in_units_of_noise(method: BatchClipping) -> Callable[[nn.Module, Tensor, Ten
 
     def summed(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         groups = method.groups(model, 0)
-        parts = groups.parts(clipped_mean(model, LOSS, x, y, groups))
+        parts = groups.parts(clipped_mean(model, cross_entropy, x, y, groups))
         return {name: part / groups.reach(name) for name, part in parts.items()}
 
     return summed

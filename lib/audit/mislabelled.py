@@ -17,7 +17,7 @@ from lib.audit.attacked import coins, train
 from lib.audit.bounds import CONFIDENCE
 from lib.audit.canaries import Attack
 from lib.generators import generator, seed_for
-from lib.methods.dpsgd import LOSS
+from lib.methods.dpsgd import cross_entropy
 from lib.run import Run
 
 EXAMPLES, CANARIES = 10_000, 2_000
@@ -51,7 +51,7 @@ def _measured(run: Run) -> dict[str, Any]:
     torch.manual_seed(seed_for(run.seed, "init"))
     model = models.build(run.model, activation=run.activation)
     with train(run, model, x, y, present), torch.no_grad():
-        losses = LOSS(model(x[:CANARIES]), y[:CANARIES])
+        losses = cross_entropy(model(x[:CANARIES]), y[:CANARIES])
         right = model(x[:CANARIES]).argmax(1) == y[:CANARIES]
         tested = model(data.as_input(images.test_inputs)).argmax(1) == images.test_labels
     found = Attack(-losses.double().numpy(), included.numpy(), run.delta, run.sampler)

@@ -17,7 +17,7 @@ from lib.audit.meter import sensitivity
 from lib.generators import generator, seed_for
 from lib.grads import clipped_sum
 from lib.layers import WithPublic
-from lib.methods.dpsgd import LOSS
+from lib.methods.dpsgd import cross_entropy
 
 PRIVATE, PUBLIC = 32, 30
 CLIP_NORMS = (0.1, 0.5, 3.0, 30.0)
@@ -59,4 +59,4 @@ def measure() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _summed(clip_norm: float, how: dict[str, str], model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, **how)[0]
+    return clipped_sum(model, cross_entropy, x, y, clip_norm=clip_norm, **how)[0]

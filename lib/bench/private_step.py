@@ -18,7 +18,7 @@ from lib.bench import Numbers, Step, peak_memory, ratios
 from lib.generators import generator, seed_for
 from lib.grads import clipped_sum
 from lib.layers import NoisyLSTM
-from lib.methods.dpsgd import LOSS, MICROBATCH
+from lib.methods.dpsgd import MICROBATCH, cross_entropy
 
 CLIP_NORM, NOISE_MULTIPLIER, LR = 1.0, 1.0, 0.1
 NETWORKS = {  # batch size and rounds; a smaller batch where a step takes seconds on a CPU
@@ -97,7 +97,7 @@ def ours(implementation: str, name: str, size: int, device: torch.device) -> Ste
     optimizer, noise = torch.optim.SGD(model.parameters(), lr=LR), generator(0, "gradient noise", device)
 
     def once() -> None:
-        total, _ = clipped_sum(model, LOSS, x, y, clip_norm=CLIP_NORM, **how)
+        total, _ = clipped_sum(model, cross_entropy, x, y, clip_norm=CLIP_NORM, **how)
         for parameter, gradient in zip(model.parameters(), total.values(), strict=True):
             draw = gaussian.fill(torch.empty_like(gradient), NOISE_MULTIPLIER * CLIP_NORM, noise)
             parameter.grad = gradient.add_(draw).div_(size)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lib.grads import clipped_sum
 from lib.layers import statistics_of
 from lib.methods import Public
-from lib.methods.dpsgd import LOSS, MICROBATCH
+from lib.methods.dpsgd import MICROBATCH, cross_entropy
 
 
 class GradientNorms:
@@ -25,10 +25,9 @@ class GradientNorms:
         """``{parameter name: norms (n,)}``, of the examples where all are finite."""
         (inputs, labels), names = public, [name for name, p in model.named_parameters() if p.requires_grad]
         x, y = inputs[: self.examples], labels[: self.examples]
+        how = {"clip_norm": dict.fromkeys(names, math.inf), "microbatch_size": MICROBATCH[x.device.type]}
         with statistics_of(model, inputs):
-            norms = clipped_sum(
-                model, LOSS, x, y, clip_norm=dict.fromkeys(names, math.inf), microbatch_size=MICROBATCH[x.device.type]
-            )[1]
+            _, norms = clipped_sum(model, cross_entropy, x, y, **how)
         finite = sum(norm.isfinite() for norm in norms.values()) == len(norms)
         norms = {name: norm[finite] for name, norm in norms.items()}
         for name, norm in norms.items():

@@ -28,7 +28,7 @@ from lib import gaussian
 from lib.grads import Groups, clipped_mean, clipped_sum
 from lib.methods import Public, refuse
 from lib.methods._converged import Converged
-from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, LOSS, MICROBATCH, check_norm
+from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, MICROBATCH, check_norm, cross_entropy
 from lib.run import Run
 
 SETTINGS = CLIPPED_AND_NOISED | {"pca_noise_multiplier", "mini_set_size", "averaged_over", "fix_converged"}
@@ -70,7 +70,9 @@ class BatchClipping(DPSGD):
         """The same as one vector."""
         groups = self._groups = self._groups or self.groups(model, step)
         if self.run.mini_set_size == 1:
-            total, _ = clipped_sum(model, LOSS, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type])
+            total, _ = clipped_sum(
+                model, cross_entropy, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type]
+            )
             return torch.cat([part.flatten() for part in total.values()])
         active = self._converged.active if self._converged else None
         if len(x) == 1 and self.run.norm == "batch":  # which cannot normalise one: like none, without a gradient
@@ -78,7 +80,8 @@ class BatchClipping(DPSGD):
         # All of it, if it is to be one mini-set: a Poisson batch may have more examples than are expected.
         size = max(len(x), 1) if self.run.mini_set_size == self.run.batch_size else self.run.mini_set_size
         total, *others = [
-            clipped_mean(model, LOSS, *part, groups, active) for part in zip(x.split(size), y.split(size), strict=True)
+            clipped_mean(model, cross_entropy, *part, groups, active)
+            for part in zip(x.split(size), y.split(size), strict=True)
         ]
         return sum(others, start=total)
 

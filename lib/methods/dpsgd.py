@@ -46,7 +46,7 @@ EMPTY = "; an example that is removed leaves its place in the order of the examp
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
 
-def LOSS(outputs: Tensor, y: Tensor) -> Tensor:
+def cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy (B,), of logits (B·K, classes) the mean over every example's K views, for labels (B,)."""
     views = len(outputs) // len(y)
     return F.cross_entropy(outputs, y.repeat_interleave(views), reduction="none").view(-1, views).mean(1)
@@ -90,7 +90,9 @@ class DPSGD(Method):
             clip_norm = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
         how = {"implementation": "joint" if self.run.statistics == "mixed" else "fast"}
         with held_statistics(model):
-            return clipped_sum(model, LOSS, x, y, clip_norm=clip_norm, microbatch_size=self._microbatch(x), **how)[0]
+            return clipped_sum(
+                model, cross_entropy, x, y, clip_norm=clip_norm, microbatch_size=self._microbatch(x), **how
+            )[0]
 
     def _microbatch(self, x: Tensor) -> int | None:
         """How many examples are gone through at once; those that share statistics stay together."""
@@ -114,7 +116,7 @@ class DPSGD(Method):
         x, y, counts = stacked.padded(batches)
         totals, _ = stacked.clipped_sums(
             models[0],
-            LOSS,
+            cross_entropy,
             stacked.values_of(models),
             x,
             y,

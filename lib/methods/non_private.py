@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lib.grads import stacked
 from lib.methods import Batch, Method, Public
 from lib.methods._gradient_norms import GradientNorms
-from lib.methods.dpsgd import LOSS
+from lib.methods.dpsgd import cross_entropy
 from lib.run import Run
 
 SETTINGS = frozenset({"weight_noise_std", "gradient_norm_examples", "statistics", "pca_noise_multiplier"})
@@ -46,7 +46,7 @@ class NonPrivate(Method):
     ) -> list[Tensor | None]:
         values = stacked.values_of(models)
         x, y = (torch.stack(of_all) for of_all in zip(*batches, strict=True))
-        losses, gradients = stacked.mean_gradients(models[0], LOSS, values, x, y)
+        losses, gradients = stacked.mean_gradients(models[0], cross_entropy, values, x, y)
         for i, (method, model) in enumerate(zip(methods, models, strict=True)):
             for name, buffer in model.named_buffers():  # of batch norm
                 buffer.copy_(values[name][i])
