@@ -34,7 +34,7 @@ def verdict(claim: Claim, store: Store) -> tuple[Verdict, str]:
 
 
 def ledger(store: Store) -> str:
-    """The claims in Markdown: a table of the headlines, and folded away one of all."""
+    """The claims in Markdown: a table of the headlines, and folded away one of all others."""
     every = claims.every()
     judged = {claim.name: verdict(claim, store) for claim in every}
     lines = {claim.name: _line(claim, *judged[claim.name], store) for claim in every}
@@ -43,8 +43,8 @@ def ledger(store: Store) -> str:
     return "\n".join(
         [
             *(*HEAD, *(lines[claim.name] for claim in every if claim.headline)),
-            f"\n<details><summary>All {len(every)} claims: {tally}</summary>\n",
-            *(*HEAD, *lines.values()),
+            f"\n<details><summary>The others; of all {len(every)} claims {tally}</summary>\n",
+            *(*HEAD, *(lines[claim.name] for claim in every if not claim.headline)),
             "\n</details>",
         ]
     )

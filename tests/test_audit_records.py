@@ -11,10 +11,9 @@ import torch
 from conftest import make_run
 
 from lib import data
-from lib.accounting import Event
 from lib.audit import __main__ as audit_command
 from lib.audit import canaries, records
-from lib.gaussian import FLOAT32_BOUND
+from lib.audit.float32_noise import cut_off
 from lib.methods._budget import budget
 from lib.sampling import Sampler
 from lib.store import RESULTS, Store, StoreError, validate
@@ -83,45 +82,40 @@ def test_an_older_proof_is_replaced():
     assert proven == today | {"assumes": proven["assumes"]}
 
 
-def test_noise_that_was_cut_off_is_told_with_what_it_costs():
-    """Of records from before the whole tail was drawn; of one of SI-DPSGD, whose noise is one draw, not in numbers."""
+def test_noise_of_one_draw_is_told_with_what_is_known_of_its_cost():
+    """Of records from before it was two; of one of SI-DPSGD, whose noise hides sums of steps, not in numbers."""
     told = []
     for name in ("dpsgd, noise from ε", "si_dpsgd"):
         record = train(make_run(**RUNS[name]))
         assert records.block(record, {})["proven"]["assumes"].endswith("counts like today's")
-        del record["env"]["flags"]["whole_tail"]
-        told.append(records.block(record, {})["proven"]["assumes"].partition("like today's, but for ")[2])
-    cut = "noise of float32, cut off at 5.77 standard deviations"
+        flags = record["env"]["flags"]
+        for flags["draws"], flags["whole_tail"] in ((1, True), (1, False)):
+            told.append(
+                records.block(record, {})["proven"]["assumes"].partition("but for noise of one float32 draw")[2]
+            )
     training = Training(make_run(**RUNS["dpsgd, noise from ε"]), torch.device("cpu"))
     training.attach()
-    cost = records.cut_off(training.method.budget.events)
-    assert told == [f"{cut}, which adds up to {cost:.1g} to δ", cut]
+    cost = cut_off(training.method.budget.events, sum(p.numel() for p in training.model.parameters()))
+    spiked = "its density, which has spikes from 3 of them on, is not counted"
+    until, cut = f" up to 4 standard deviations: {spiked}", ", cut off at 5.77 standard deviations"
+    assert told == [
+        *(until, f"{cut}, which adds at least {cost:.1g} to δ: {spiked}"),
+        *(until, f"{cut}: what that adds to δ and {spiked}"),
+    ]
 
 
-def test_every_proof_of_a_run_whose_noise_was_cut_off_says_so():
+def test_every_proof_of_a_run_whose_noise_was_one_draw_says_so():
     """README tells the largest cost where ε is 8 or less."""
     costs = []
     for _, record in Store().filed():
         proven = record["privacy"]["proven"]
-        if proven and proven["epsilon"] is not None and not record["env"]["flags"].get("whole_tail"):
-            assert "cut off at 5.77 standard deviations" in proven["assumes"], record["id"]
-            told = re.search(r"adds up to (\S+) to δ", proven["assumes"])
+        if proven and proven["epsilon"] is not None and record["env"]["flags"].get("draws") != 2:
+            assert "has spikes from 3 of them on" in proven["assumes"], record["id"]
+            told = re.search(r"adds at least (\S+) to δ", proven["assumes"])
             costs += [float(told[1])] if told and proven["epsilon"] < 8.01 else []
     digit, exponent = f"{max(costs):.0e}".split("e-")
     readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
-    assert f"at most {digit}·10{'⁻' + '⁰¹²³⁴⁵⁶⁷⁸⁹'[int(exponent)]} where ε is 8 or less" in readme
-
-
-def test_what_a_cut_off_adds_to_delta():
-    """By simulation of one step, z = 1/3: none is out there without the example, and with it so many."""
-    noise = torch.empty(1 << 22).normal_(generator=torch.Generator().manual_seed(0))
-    assert noise.abs().max() < FLOAT32_BOUND
-    seen = (noise + 3.0 > FLOAT32_BOUND).double().mean().item()
-    one = Event(noise_multiplier=1 / 3, sampling_prob=1.0, steps=1)
-    assert seen == pytest.approx(records.cut_off([one]), rel=0.05)
-    at_7 = Event(noise_multiplier=0.5538, sampling_prob=256 / 60_000, steps=2808)
-    assert records.cut_off([at_7]) == pytest.approx(4.4e-4, rel=0.02)
-    assert records.cut_off([at_7, at_7]) == pytest.approx(2 * records.cut_off([at_7]), rel=1e-3)
+    assert f"up to {digit}·10{'⁻' + '⁰¹²³⁴⁵⁶⁷⁸⁹'[int(exponent)]} where ε is 8 or less" in readme
 
 
 def test_what_differs_by_the_rounding_of_another_machine_stays_and_words_are_todays():

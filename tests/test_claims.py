@@ -167,6 +167,8 @@ class TestAbove:
 
     def test_one_of_many_is_below_by_chance_so_it_has_to_be_clearly_so(self):
         assert claims.above(cell(94.6), cell(95.0), of=2)[0] is None
+        alone = claims.above(cell(94.4), cell(95.0), of=100)
+        assert alone == (None, " (below at 5 %, but not at 5 % ÷ 100, for as many comparisons)")
         assert claims.above(cell(95.4), cell(95.0), of=2)[0] is True  # all have to be above
         below = [
             sum(claims.above(drawn(rng), drawn(rng), of=6)[0] is False for _ in range(6)) > 0

@@ -19,10 +19,13 @@ from lib.tables import mnist_spectrum
 TABLE = tables.load("mnist_si_dpsgd")
 
 
-def test_one_column_has_a_bar_for_each_row_that_is_run_and_a_cross_for_each_printed_number(fill):
-    store = fill(TABLE, lambda row, column, seed: [95.0])
+def test_one_column_has_a_dot_for_each_row_that_is_run_and_a_cross_for_each_printed_number(fill):
+    store = fill(TABLE, lambda row, column, seed: None if seed and row == TABLE.rows[0] else [95.0], seeds=2)
     axes = figures.at_column(TABLE, "cpu", store, column=0.1).axes[0]
-    assert len(axes.patches) == len(TABLE.rows) - len(TABLE.not_run)
+    (dots,) = (found for found in axes.containers if found.get_label() == "ours ± s.e.")
+    assert len(dots[0].get_xdata()) == len(TABLE.rows) - len(TABLE.not_run)
+    (hollow,) = (line for line in axes.lines if line.get_label() == "a single run")
+    assert len(hollow.get_xdata()) == 1
     (crosses,) = (line for line in axes.lines if line.get_label() == "printed")
     assert len(crosses.get_xdata()) == 6  # abadi and LATENT print nothing at ε = .1
     assert axes.get_title() == "ε = 0.1"

@@ -1,7 +1,8 @@
-"""Noise whose tail is not cut off where float32 ends."""
+"""Noise that is as good as continuous, and what it would betray if it were a single float32 draw."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from conftest import make_run
@@ -9,6 +10,8 @@ from scipy.stats import kstest, norm
 from torch import nn
 
 from lib import gaussian
+from lib.accounting import Event
+from lib.audit import float32_noise
 from lib.layers.noised_batch_norm import NoisedBatchNorm
 from lib.methods import build
 
@@ -19,42 +22,17 @@ def draws() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def test_torch_has_no_tail_and_ours_begins_where_torch_is_still_fine():
-    """Box and Muller: the radius of a pair is √(−2 ln u), and u a multiple of 2⁻²⁴."""
-    pairs = torch.empty(1 << 20).normal_(generator=draws()).double().view(-1, 2, 8)
-    u = torch.exp(-pairs.square().sum(1) / 2) * 2**24
-    smallest = u[u < 1000]
-    assert len(smallest) > 10
-    assert (smallest - smallest.round()).abs().max() < 0.01
-    assert pytest.approx(math.sqrt(2 * math.log(2**24))) == gaussian.FLOAT32_BOUND
-    assert gaussian.FAR < gaussian.FLOAT32_BOUND - 1.5
-
-
-@pytest.mark.parametrize(("far", "std"), [(4.0, 1.0), (0.5, 1.0), (1.5, 0.1)])
-def test_it_is_normal_wherever_its_tail_begins(far, std, monkeypatch):
-    monkeypatch.setattr(gaussian, "FAR", far)
+@pytest.mark.parametrize("std", [1.0, 0.1])
+def test_it_is_normal(std):
     noise = gaussian.fill(torch.empty(1000, 300), std, draws())
     assert noise.dtype == torch.float32
     assert kstest(noise.flatten().numpy(), norm(scale=std).cdf).pvalue > 1e-3
 
 
-def test_its_tail_goes_on_beyond_what_float32_has():
-    count = 4_000_000
-    found = gaussian.beyond(gaussian.FAR, count, draws())
-    assert found.min() > gaussian.FAR
-    expected = count * norm.sf(gaussian.FLOAT32_BOUND) / norm.sf(gaussian.FAR)
-    assert (found > gaussian.FLOAT32_BOUND).sum().item() == pytest.approx(expected, abs=5 * math.sqrt(expected))
-    assert found.max() > 6.0
-
-
-def test_what_is_far_out_is_drawn_anew_on_its_side(monkeypatch):
-    at = torch.tensor([5.0, -5.0, 3.9, 4.5])
-    monkeypatch.setattr(torch.Tensor, "normal_", lambda out, mean, std, generator: out.copy_(std * at))
-    noise = gaussian.fill(torch.empty(4), 2.0, draws())
-    assert noise[2] == 2 * at[2]
-    assert (noise[[0, 3]] > 2 * gaussian.FAR).all()
-    assert noise[1] < -2 * gaussian.FAR
-    assert not set(noise.tolist()) & {10.0, -10.0, 9.0}
+def test_it_is_the_sum_of_two_draws_each_of_half_the_variance():
+    noise, twin = gaussian.fill(torch.empty(1000), 2.0, draws()), draws()
+    one, other = (torch.empty(1000).normal_(0.0, math.sqrt(2), generator=twin) for _ in range(2))
+    torch.testing.assert_close(noise, one + other)
 
 
 def test_parts_of_a_vector_strange_strides_and_no_noise():
@@ -66,6 +44,79 @@ def test_parts_of_a_vector_strange_strides_and_no_noise():
     assert gaussian.fill(last, 1.0, draws()).std() == pytest.approx(1.0, abs=0.05)
     assert gaussian.fill(torch.ones(5), 0.0, draws()).tolist() == [0.0] * 5
     assert gaussian.fill(torch.empty(0), 1.0, draws()).shape == (0,)
+
+
+def test_one_draw_of_torch_has_as_many_radii_as_float32_has_uniform_numbers():
+    """Box and Muller: the radius of a pair is √(−2 ln u), and u a multiple of 2⁻²⁴."""
+    pairs = torch.empty(1 << 20).normal_(generator=draws()).double().view(-1, 2, 8)
+    u = torch.exp(-pairs.square().sum(1) / 2) * 2**float32_noise.BITS
+    smallest = u[u < 1000]
+    assert len(smallest) > 10
+    assert (smallest - smallest.round()).abs().max() < 0.01
+    assert pytest.approx(math.sqrt(2 * math.log(2**24))) == float32_noise.BOUND
+
+
+class TestOneDraw:
+    """With radii of 12 bits, of which a test can see what those of 24 do to a large network."""
+
+    @pytest.fixture(autouse=True)
+    def coarse(self, monkeypatch):
+        monkeypatch.setattr(float32_noise, "BITS", 12)
+        monkeypatch.setattr(float32_noise, "BOUND", math.sqrt(24 * math.log(2)))
+        monkeypatch.setattr(float32_noise, "SPIKED", (1.5, 3.0))
+        monkeypatch.setattr(float32_noise, "RESOLUTION", 1e-5)
+
+    @staticmethod
+    def one(out, std, generator):
+        k = torch.randint(1, 2**12 + 1, out.shape, generator=generator)
+        angle = 2 * math.pi * torch.rand(out.shape, generator=generator, dtype=torch.float64)
+        return out.copy_(std * torch.sqrt(-2 * torch.log(k * 2.0**-12)) * torch.cos(angle))
+
+    def two(self, out, std, generator):
+        other = self.one(torch.empty_like(out), std / math.sqrt(2), generator)
+        return self.one(out, std / math.sqrt(2), generator).add_(other)
+
+    def test_is_seen_through_far_better_than_the_account_allows(self):
+        found = float32_noise.attack(self.one, coordinates=20_000, noise_multiplier=50.0, steps=100)
+        assert found["mu"] > 5 * found["stderr"] > 10 / 50.0
+
+    def test_and_two_are_not(self):
+        found = float32_noise.attack(self.two, coordinates=20_000, noise_multiplier=50.0, steps=100)
+        assert abs(found["mu"]) < 3 * found["stderr"]
+
+    def test_has_the_density_that_the_attack_takes_it_for(self):
+        """Its mean over many radii is the normal's, and its integral between two of them is right."""
+        x = np.linspace(1.6, 2.9, 400_001)
+        density = np.exp(float32_noise._log_ratio(x)) * norm.pdf(x)
+        drawn = self.one(torch.empty(1 << 20), 1.0, draws())
+        inside = ((drawn > 1.6) & (drawn < 2.9)).double().mean().item()
+        assert np.trapezoid(density, x) == pytest.approx(inside, rel=0.02)
+        assert np.trapezoid(density, x) == pytest.approx(norm.cdf(2.9) - norm.cdf(1.6), rel=0.02)
+
+    @pytest.mark.parametrize("moved", [0.01, 0.3, 2.0, 5.0])
+    def test_ends_where_an_example_can_be_seen(self, moved):
+        drawn = self.one(torch.empty(1 << 20), 1.0, draws()).double()
+        beyond = (drawn + moved > float32_noise.BOUND).double().mean().item()
+        error = math.sqrt(beyond / (1 << 20))
+        assert float32_noise.seen(moved) == pytest.approx(beyond, abs=4 * error + 1e-7)
+
+
+def test_what_a_cut_off_adds_to_delta():
+    """By simulation of one step, z = 1/3: none is out there without the example, and with it so many."""
+    noise = torch.empty(1 << 22).normal_(generator=draws())
+    assert noise.abs().max() < float32_noise.BOUND
+    seen = (noise + 3.0 > float32_noise.BOUND).double().mean().item()
+    one = Event(noise_multiplier=1 / 3, sampling_prob=1.0, steps=1)
+    assert seen == pytest.approx(float32_noise.cut_off([one], 1), rel=0.05)
+
+
+def test_it_adds_the_more_the_more_coordinates_a_gradient_is_spread_over():
+    """By hand: 64 chances of the largest radius within 1/64 of a standard deviation."""
+    event, s = Event(noise_multiplier=8.0, sampling_prob=0.5, steps=10), 1 / 64
+    reach = 2.0**-24 * math.acos((float32_noise.BOUND - s) / float32_noise.BOUND) / math.pi
+    assert float32_noise.cut_off([event], 64) == pytest.approx(10 * 0.5 * 64 * reach, rel=1e-4)
+    assert float32_noise.cut_off([event], 64) > 10 * float32_noise.cut_off([event], 1)
+    assert float32_noise.cut_off([event, event], 64) == pytest.approx(2 * float32_noise.cut_off([event], 64), rel=1e-3)
 
 
 def linear() -> nn.Module:

@@ -93,21 +93,21 @@ def test_curves_have_a_line_per_epoch(fill):
     assert frame[frame["epoch"] == 1]["accuracy"].unique().tolist() == [50.0]
 
 
-def test_one_step_size_is_the_one_whose_worst_column_is_best(fill):
+def test_one_step_size_is_the_one_that_is_best_on_average(fill):
     frame = report.one_step_size(TABLE, "cpu", fill(TABLE, by_seed))
     assert frame.loc["LeNet-5", "step size"] == "0.003"
     assert frame.loc["LeNet-5", "σ = 2"] == "60.00"
 
 
 def test_one_step_size_is_told_under_the_heads_of_its_columns(tmp_path):
-    """Whatever the order of the columns; the last one is not the worst."""
+    """Whatever the order of the columns; the last one is not the worst, and the worst does not decide alone."""
     table, store = replace(TABLE, rows=("LeNet-5",), columns=(0.1, 1.0, 0.0)), Store(tmp_path, read_only=False)
     for column in table.columns:
         for i, lr in enumerate(table.grid["lr"]):
-            accuracy = {0.1: 50.0 + i, 1.0: 20.0 - abs(i - 2), 0.0: 80.0 - i}[column]
+            accuracy = {0.1: 50.0 + 10.0 * (i == 1), 1.0: 20.0 - abs(i - 2), 0.0: 80.0}[column]
             store.write(table.name, make_record(table.tuning("LeNet-5", column, tier="cpu", lr=lr), accuracy))
     found = report.one_step_size(table, "cpu", store).loc["LeNet-5"]
-    assert found.to_dict() == {"step size": "0.01", "σ = 0.1": "52.00", "σ = 1": "20.00", "σ = 0": "78.00"}
+    assert found.to_dict() == {"step size": "0.003", "σ = 0.1": "60.00", "σ = 1": "19.00", "σ = 0": "80.00"}
 
 
 def test_figures_show_what_is_stored(fill):
@@ -122,6 +122,7 @@ def test_figures_show_what_is_stored(fill):
     assert line.get_ydata().tolist() == pytest.approx([60.0] * 6)
 
 
+NAMES = {claim.name for claim in every()}
 HEADLINES = {claim.name for claim in every() if claim.headline}
 
 
@@ -132,7 +133,7 @@ def test_the_ledger_tells_the_privacy_of_the_rows_that_decide(fill):
     (line,) = (found for found in text.splitlines() if "**Texts: SI-DPSGD is more accurate" in found)
     assert "| DPSGD (BiLSTM-DL): 0.05 to 7 by pld / 0.05 to 7 or none / none<br>SI-DPSGD (BiLSTM-DL): " in line
     assert line.endswith(" by rdp_2020 / none / none |")
-    (line, _) = (found for found in text.splitlines() if "**SI-DPSGD has the privacy of DPSGD" in found)
+    (line,) = (found for found in text.splitlines() if "**SI-DPSGD has the privacy of DPSGD" in found)
     assert line.endswith(" | – |")
     (line,) = (found for found in text.splitlines() if "**Texts: normalisation helps" in found)
     assert "rdp_2020" not in line
@@ -143,8 +144,8 @@ def test_the_ledger_has_every_claim_with_its_verdict(fill):
     text = ledger.ledger(store)
     headlines, rest = text.split("<details>")
     assert {claim.name for claim in every() if f"| **{claim.name}**" in headlines} == HEADLINES
-    assert all(f"| **{claim.name}**" in rest for claim in every())
-    assert f"All {len(every())} claims" in rest
+    assert {claim.name for claim in every() if f"| **{claim.name}**" in rest} == NAMES - HEADLINES
+    assert f"of all {len(every())} claims" in rest
     page = ledger.page(store)
     assert all(f"## {claim.table}:" in page for claim in every())
     assert page.count("**holds**") == 0  # verdicts in the page are plain words

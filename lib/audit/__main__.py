@@ -1,5 +1,5 @@
-"""``python -m lib.audit sensitivity`` (or ``batch_clipping``, ``mislabelled``, ``records``, ``v1``): attack, and store
-what is found."""
+"""``python -m lib.audit sensitivity`` (or ``batch_clipping``, ``float32_noise``, ``mislabelled``, ``records``, ``v1``):
+attack, and store what is found."""
 
 import argparse
 import time
@@ -9,11 +9,12 @@ import torch
 from tqdm import tqdm
 
 from lib import data, environment, store, tables
-from lib.audit import batch_clipping, mislabelled, normalisation, records, v1
+from lib.audit import batch_clipping, float32_noise, mislabelled, normalisation, records, v1
 from lib.train.pretrained import PretrainedError
 
 MEASURED = {
     "batch_clipping": batch_clipping.measure,
+    "float32_noise": float32_noise.measure,
     "mislabelled": mislabelled.measure,
     "sensitivity": normalisation.measure,
     "v1": v1.measure,

@@ -41,7 +41,7 @@ def measure() -> dict[str, dict[str, Any]]:
 
 def _measured(run: Run) -> dict[str, Any]:
     images = data.load(run.dataset)
-    chosen = torch.randperm(len(images.train_labels), generator=generator(0, "audit"))[:EXAMPLES]
+    chosen = torch.randperm(len(images.train_labels), generator=generator(0, "audit images"))[:EXAMPLES]
     x, y = data.as_input(images.train_inputs[chosen]), images.train_labels[chosen].clone()
     wrong = torch.randint(1, images.classes, (CANARIES,), generator=generator(0, "audit labels"))
     y[:CANARIES] = (y[:CANARIES] + wrong) % images.classes

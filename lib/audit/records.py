@@ -3,10 +3,10 @@
     python -m lib.audit records
 
 Records are kept for years, and proofs get better; noise and steps are what the run had.  What is proven is so of
-today's code: that the code of then did the same is assumed, and that its noise was cut off (:mod:`lib.gaussian`) is
-said, with what it costs.  The attack is that of :mod:`lib.audit.canaries` on the run's mechanism: its method, sampler,
-noise, schedule and number of steps, with its data and its network replaced.  Runs that share a mechanism share the
-attack, also one that was stored before.
+today's code: that the code of then did the same is assumed, and that its noise was a single float32 draw is said, with
+what is known of its cost (:mod:`lib.audit.float32_noise`).  The attack is that of :mod:`lib.audit.canaries` on the
+run's mechanism: its method, sampler, noise, schedule and number of steps, with its data and its network replaced.  Runs
+that share a mechanism share the attack, also one that was stored before.
 """
 
 import math
@@ -15,14 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from scipy.stats import norm
 
-from lib.accounting import Event
 from lib.audit import bounds, canaries
+from lib.audit.float32_noise import BOUND, SPIKED, cut_off
 from lib.data import Dataset
-from lib.gaussian import FLOAT32_BOUND
 from lib.methods import Public
-from lib.methods.dpsgd import DPSGD
 from lib.run import Run
 from lib.store import Record, StoreError
 from lib.train import Training, dataset_of
@@ -70,34 +67,26 @@ def block(record: Record, known: dict[Mechanism, Audit]) -> dict[str, Any]:
     claimed = {name: _settled(epsilon, old["claimed"][name]) for name, epsilon in new["claimed"].items()}
     proven = new["proven"] | {"epsilon": _settled(new["proven"]["epsilon"], old["proven"]["epsilon"])}
     if proven["epsilon"] is not None:
-        proven["assumes"] += _of_then(record, training.method)
+        proven["assumes"] += _of_then(record, training)
     return new | {"claimed": claimed, "proven": proven, "audited": known[mechanism]}
 
 
-def _of_then(record: Record, method: DPSGD) -> str:
+def _of_then(record: Record, training: Training) -> str:
     """What is assumed of the code that trained a record, beside what today's says."""
     commit = (record["env"].get("git_commit") or "unknown")[:7] + "+" * bool(record["env"].get("dirty"))
     assumed = f"; the code of commit {commit}, which trained it, clips, draws and counts like today's"
-    if record["env"].get("flags", {}).get("whole_tail"):
+    flags, run = record["env"].get("flags", {}), training.run
+    if flags.get("draws") == 2:
         return assumed
-    assumed += f", but for noise of float32, cut off at {FLOAT32_BOUND:.2f} standard deviations"
-    if record["run"]["method"] == "si_dpsgd":  # which releases sums of steps, each with one draw
-        return assumed
-    return f"{assumed}, which adds up to {cut_off(method.budget.events):.1g} to δ"
-
-
-def cut_off(events: Iterable[Event]) -> float:
-    """What noise that is cut off adds to δ at every ε: how probable it is that an example is seen beyond its bound.
-
-    1 − Π(1 − q Q(bound − s/z))^T, of a gradient in a single coordinate, s/z standard deviations long; Q is the normal's
-    survival function.
-    """
-    unseen = (
-        event.steps
-        * math.log1p(-event.sampling_prob * norm.sf(FLOAT32_BOUND - event.sensitivity / event.noise_multiplier))
-        for event in events
-    )
-    return -math.expm1(sum(unseen))
+    spiked = f"its density, which has spikes from {SPIKED[0]:g} of them on, is not counted"
+    if flags.get("whole_tail"):
+        return f"{assumed}, but for noise of one float32 draw up to 4 standard deviations: {spiked}"
+    assumed += f", but for noise of one float32 draw, cut off at {BOUND:.2f} standard deviations"
+    if run.method == "si_dpsgd":  # which releases sums of steps, each with one draw
+        return f"{assumed}: what that adds to δ and {spiked}"
+    events = training.method.budget.events[run.pca_noise_multiplier is not None :]  # a private PCA's is in float64
+    coordinates = sum(p.numel() for p in training.model.parameters() if p.requires_grad)
+    return f"{assumed}, which adds at least {cut_off(events, coordinates):.1g} to δ: {spiked}"
 
 
 def _data(run: Run, device: torch.device) -> tuple[Dataset, Public | None]:

@@ -96,9 +96,10 @@ def stored(name: str, device: str) -> dict[str, Any]:
 
 
 def text(results: dict[str, dict[str, Numbers]]) -> str:
-    """A line for each network and variant."""
+    """A line for each network, with its batch size, and variant."""
     return "\n".join(
-        f"{network:20} {variant:24} × {n['ratio']:.2f} [{n['low']:.2f}, {n['high']:.2f}]  {n['milliseconds']:6.0f} ms"
+        f"{network + ', ' + str(n['batch_size']):25} {variant:24} "
+        f"× {n['ratio']:.2f} [{n['low']:.2f}, {n['high']:.2f}]  {n['milliseconds']:6.0f} ms"
         + (f"  memory × {n['memory']:.2f}, {n['mebibytes']:5.0f} MiB" if "memory" in n else "")
         for network, variants in results.items()
         for variant, n in variants.items()

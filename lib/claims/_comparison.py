@@ -54,6 +54,8 @@ def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[
         return None, ""
     gap = one["mean"] - other["mean"] - margin
     if not clear(gap, one, other, of=1 if gap >= 0 else of):
+        if gap < 0 and clear(gap, one, other):
+            return None, f" (below at 5 %, but not at 5 % ÷ {of}, for as many comparisons)"
         single = [f", a single run's error taken as {c['one_run']:.2g} points" for c in (one, other) if c["n"] == 1]
         return None, f" (not told apart{(single or [''])[0]})"
     lower = other if gap >= 0 else one

@@ -186,14 +186,14 @@ CLAIMS = (
         judge=_about_five,
     ),
     Claim(
-        name="Gaussian DP with µ = 0.52 at σ = 2.5",
+        name="Gaussian DP with µ = 0.52 at σ = 2.5, at every δ",
         says="G0.52-DP guarantee",
         source="bc B.1",
         table="bc_noise",
         judge=lambda tier, store: _guarantee(2.5),
     ),
     Claim(
-        name="Gaussian DP with µ = 1.99 at σ = 1.5",
+        name="Gaussian DP with µ = 1.99 at σ = 1.5, at every δ",
         says="≈ G1.99-DP",
         source="bc B.1",
         table="bc_noise",

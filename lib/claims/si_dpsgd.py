@@ -54,7 +54,7 @@ def _at_the_same_claim(
     v1 has one accountant for both; DPSGD has the noise that it asks for in the table ``at_v1s_noise``, at some ε.
     Elsewhere it has that which PLD asks for, so where SI-DPSGD is behind with clearly more noise, that says nothing.
     """
-    parts, beside, own = [], [], cells(name, tier, store)
+    fairest, parts, beside, own = [], [], [], cells(name, tier, store)
     fair = cells(at_v1s_noise, tier, store) if at_v1s_noise else {}
     found = compared(name, pairs, tier, store)
     for ok, text, row, column in found:
@@ -65,6 +65,9 @@ def _at_the_same_claim(
             ok, why = above(one, other, of=len(found))
             gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
             text = f"{head(name, column)}: {row} {told(one)}, {rival} with as much noise {told(other)}{gap}{why}"
+            text += f", with as much as PLD asks for {told(own[rival, column])}"
+            fairest.append((ok, text))
+            continue
         elif ok is False:
             block = next(report.records(tables.load(name), row, column, tier, store))["privacy"]
             counted = ("noise_multiplier", "sampling_prob", "steps", "delta", "sampler", "neighbouring_relation")
@@ -72,7 +75,7 @@ def _at_the_same_claim(
             if noise < AS_MUCH * column:
                 ok, text = None, f"{text} (with the noise of DPSGD at ε = {noise:.2g}: open)"
         parts.append((ok, text))
-    return verdict(parts, beside=beside)
+    return verdict(fairest + parts, beside=beside)
 
 
 def _dpsgd_collapses(tier: str, store: Store) -> Verdict:

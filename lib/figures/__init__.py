@@ -16,6 +16,7 @@ from lib.tables import Column, Printed, Row, Table
 
 sns.set_theme(style="whitegrid", context="notebook")
 HUES = "turbo"  # of columns, in their order: neighbours are told apart
+HOLLOW = {"color": "C0", "markerfacecolor": "white", "zorder": 5}  # what a single run is, without a spread
 
 
 def against_column(table: Table, tier: str, store: Store) -> Figure:
@@ -37,8 +38,7 @@ def against_column(table: Table, tier: str, store: Store) -> Figure:
             axes.errorbar(at, mean, spread, marker="o", label="ours ± s.e.")
             single = [(i, cell.mean) for i, cell in zip(at, of_row.itertuples(), strict=True) if cell.n == 1]
             if single:
-                hollow = {"color": "C0", "markerfacecolor": "white", "zorder": 5}
-                axes.plot(*zip(*single, strict=True), "o", label="a single run", **hollow)
+                axes.plot(*zip(*single, strict=True), "o", label="a single run", **HOLLOW)
         if printed:
             axes.plot([places[column] for column in printed], [c.mean for c in printed.values()], "kx", label="printed")
         for column, number in printed.items():
@@ -56,7 +56,8 @@ def printed_of(table: Table, row: Row) -> dict[Column, Printed]:
 
 
 def at_column(table: Table, tier: str, store: Store, *, column: Column) -> Figure:
-    """Every row's accuracy in one column: ours as bars with their standard error, and what is printed as crosses.
+    """Every row's accuracy in one column: ours with its standard error, hollow where a single run has none, and what is
+    printed as crosses.
 
     A row of which there is neither has no line.
     """
@@ -65,15 +66,19 @@ def at_column(table: Table, tier: str, store: Store, *, column: Column) -> Figur
     found = frame[frame["n"] > 0].set_index("row")
     printed = {row: numbers[column].mean for row in table.rows if column in (numbers := printed_of(table, row))}
     rows = [row for row in table.rows if row in found.index or row in printed]
-    figure, axes = plt.subplots(figsize=(9, 1.2 + 0.3 * len(rows)))
+    figure, axes = plt.subplots(figsize=(10, 1.4 + 0.3 * len(rows)), layout="constrained")
     places = {row: i for i, row in enumerate(rows)}
-    spread = found["stderr"].astype(float).fillna(0.0)
-    axes.barh([places[row] for row in found.index], found["mean"].astype(float), xerr=spread, label="ours ± s.e.")
+    mean, spread = found["mean"].astype(float), found["stderr"].astype(float).fillna(0.0)
+    axes.errorbar(mean, [places[row] for row in found.index], xerr=spread, fmt="o", label="ours ± s.e.")
+    single = mean[found["n"] == 1]
+    if len(single):
+        axes.plot(single, [places[row] for row in single.index], "o", label="a single run", **HOLLOW)
     axes.plot(list(printed.values()), [places[row] for row in printed], "kx", label="printed")
     axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
-    axes.set(title=report.heads(table)[table.columns.index(column)], xlabel="accuracy (%)", xlim=(0, 100))
-    axes.legend(fontsize="small")
+    axes.set(title=report.heads(table)[table.columns.index(column)], xlabel=scale.LABEL.replace("\n", " "))
+    scale.of_errors(axes, "x")
+    figure.legend(loc="outside right center", fontsize="small")
     return _closed(figure)
 
 

@@ -9,13 +9,14 @@ TICKS = (0, 50, 75, 90, 95, 98, 99, 99.5, 99.8)  # the error about halved from o
 LABEL = "accuracy (%),\nerrors on a log scale"
 
 
-def of_errors(axes: Axes) -> None:
-    """Make the y-axis one of accuracies (%), each at the height −log₁₀(100 − accuracy)."""
-    axes.set_yscale("function", functions=(_forward, _back))
-    axes.yaxis.set_major_locator(FixedLocator(TICKS))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.autoscale(axis="y")  # with margins on this scale
+def of_errors(axes: Axes, axis: str = "y") -> None:
+    """Make the y-axis, or the x-axis, one of accuracies (%), each at −log₁₀(100 − accuracy)."""
+    getattr(axes, f"set_{axis}scale")("function", functions=(_forward, _back))
+    ticks = getattr(axes, f"{axis}axis")
+    ticks.set_major_locator(FixedLocator(TICKS))
+    ticks.set_minor_locator(NullLocator())
+    ticks.set_major_formatter("{x:g}")
+    axes.autoscale(axis=axis)  # with margins on this scale
 
 
 def _forward(accuracy: np.ndarray) -> np.ndarray:

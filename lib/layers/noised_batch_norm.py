@@ -61,7 +61,8 @@ class NoisedBatchNorm(nn.Module):
     ) -> None:
         """Noise the sums of the batch and follow them with the averages; ``released`` is D, the channels of all layers.
 
-        ``noise_multiplier`` is noise std ÷ sensitivity of everything that is released together.
+        ``noise_multiplier`` is noise std ÷ sensitivity of everything that is released together.  Where an example is
+        replaced the means move by up to 2 S_µ and the squares by no more: the 2 of the event's sensitivity covers both.
         """
         sensitivity = torch.tensor(sensitivities(self.clip_norm, expected_batch_size), device=self.sums.device)
         std = noise_multiplier * math.sqrt(2 * released) * sensitivity

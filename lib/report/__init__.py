@@ -90,15 +90,15 @@ def _framed(lines: dict[str, list[str]], table: Table) -> str:
 def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """The other reading of the table: every row with a single step size for all columns, out of the tuning runs.
 
-    It is the step size whose worst column is best.  Validation accuracy (%) after the short tuning run; a row whose
-    tuning is not complete is left out.
+    It is the one that is best on the average of the columns.  Validation accuracy (%) after the short tuning run; a row
+    whose tuning is not complete is left out.
     """
     frame, lines = search(table, tier, store), {}
     for row in table.rows:
         square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")
         square = square.reindex([point["lr"] for point in table.points(row, table.columns[0], tier)])
         if len(square) and square.shape[1] == len(table.columns) and square.notna().all(axis=None):
-            best = square.min(axis=1).idxmax()
+            best = square.mean(axis=1).idxmax()
             in_order = square.loc[best, list(table.columns)]  # of the table; a pivot sorts
             values = {head: f"{value:.2f}" for head, value in zip(heads(table), in_order, strict=True)}
             lines[row] = {"step size": f"{best:g}"} | values
