@@ -11,6 +11,10 @@ from matplotlib.figure import Figure
 from lib import accounting
 from lib.figures.dots import dots
 
+WORDS = {
+    **{"strong_composition": "strong composition", "moments": "moments accountant", "pld": "PLD"},
+    **{"rdp": "RDP", "rdp_2020": "RDP, converted as in 2020"},
+}
 SUBSAMPLED = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
 
 
@@ -34,12 +38,13 @@ def against_epochs(
 
 
 def drawn(frame: pd.DataFrame, *, title: str) -> Figure:
-    """The lines of :func:`against_epochs`, ε on a logarithmic axis; an infinite ε is left out."""
+    """The lines of :func:`against_epochs` on logarithmic axes; an infinite ε is left out."""
     figure, axes = plt.subplots(figsize=(7, 4.2))
     for name, values in frame.items():
         style = "-" if accounting.is_upper_bound(accountant=name) else "--"
-        axes.plot(frame.index, values.where(values.map(math.isfinite)), style, marker=".", label=name)
-    axes.set(title=title, xlabel="epochs", ylabel="ε", yscale="log")
+        axes.plot(frame.index, values.where(values.map(math.isfinite)), style, marker=".", label=WORDS.get(name, name))
+    axes.set(title=title, xlabel="epochs", ylabel="ε", xscale="log", yscale="log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.legend(fontsize="small", title="dashed: not known to be an upper bound", title_fontsize="small")
     plt.close(figure)
     return figure
