@@ -112,7 +112,7 @@ def leases(folder: Path) -> Iterator[Lease]:
             yield Lease(path, **json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             continue
-        except ValueError:  # not yet written
+        except (ValueError, TypeError):  # not yet written, or not by a lease
             yield Lease(path, None, None, None)
 
 

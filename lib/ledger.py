@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lib import claims, registry, report, tables
 from lib.claims import Claim, Verdict
-from lib.store import BENCHMARKS, RESULTS, Record, Store
+from lib.store import BENCHMARKS, RESULTS, Record, Store, write_text
 from lib.tables import Table
 
 BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
@@ -159,10 +159,14 @@ def cost(store: Store) -> str:
     return "\n".join(lines)
 
 
-def with_blocks(readme: str, store: Store) -> str:
+def blocks(store: Store) -> dict[str, str]:
+    """README's, by the name of their marks."""
+    return {"ledger": ledger(store), "speed": speed(store.root / BENCHMARKS.name), "cost": cost(store)}
+
+
+def with_blocks(readme: str, found: dict[str, str]) -> str:
     """``readme`` with the blocks between their marks replaced; ``ValueError`` if the marks are not there."""
-    blocks = {"ledger": ledger(store), "speed": speed(store.root / BENCHMARKS.name), "cost": cost(store)}
-    for name, block in blocks.items():
+    for name, block in found.items():
         begin, end = BEGIN.format(name), END.format(name)
         if readme.count(begin) != 1 or readme.count(end) != 1:
             raise ValueError(f"README.md: expected the marks {begin} and {end} once each")
@@ -174,5 +178,6 @@ def with_blocks(readme: str, store: Store) -> str:
 def write(readme: Path, folder: Path = RESULTS) -> None:
     """Bring README.md's ledger and table of speed, and ``folder``/REPORT.md, up to date."""
     store = Store(folder)
-    (folder / "REPORT.md").write_text(page(store), encoding="utf-8")
-    readme.write_text(with_blocks(readme.read_text(encoding="utf-8"), store), encoding="utf-8")
+    report_page, found = page(store), blocks(store)  # which take a while, in which README may be edited
+    write_text(folder / "REPORT.md", report_page)
+    write_text(readme, with_blocks(readme.read_text(encoding="utf-8"), found))

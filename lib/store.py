@@ -8,6 +8,7 @@ Schema 1: ``schema, id, run, metrics, privacy, history, env`` (DESIGN: one block
 """
 
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ SCHEMA = 1
 BLOCKS = ("schema", "id", "run", "metrics", "privacy", "history", "env")
 PRIVACY = ("neighbouring_relation", "sampler", "noise_multiplier", "sampling_prob", "steps")
 PRIVACY_VALUES = ("claimed", "proven", "audited")
+ENV = {"seconds": (int, float), "device": str, "flags": dict}
 _REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = _REPOSITORY / "results"
 SMOKE_RESULTS = _REPOSITORY / "out" / "smoke"  # never under results/: smoke runs are not on the papers' data
@@ -48,13 +50,14 @@ def validate(record: Record) -> Record:
     if not isinstance(record, dict) or (missing := [b for b in BLOCKS if b not in record]):
         have = ", ".join(record) if isinstance(record, dict) else type(record).__name__
         raise StoreError(f"expected the blocks {', '.join(BLOCKS)}; got {have}")
-    if record["schema"] != SCHEMA:
+    if type(record["schema"]) is not int or record["schema"] != SCHEMA:
         raise StoreError(f"expected schema {SCHEMA}; got {record['schema']!r}")
     for block in BLOCKS[2:]:
         if not isinstance(record[block], dict):
             raise StoreError(f"expected {block} to be a block of names and values; got {record[block]!r}")
     if missing := [k for k in (*PRIVACY, *PRIVACY_VALUES) if k not in record["privacy"]]:
         raise StoreError(f"expected privacy to say {missing[0]!r}; got {', '.join(record['privacy'])}")
+    _check_contents(record)
     try:
         run = Run.from_dict(record["run"])
     except (TypeError, ValueError) as error:
@@ -67,6 +70,24 @@ def validate(record: Record) -> Record:
     return record
 
 
+def _check_contents(record: Record) -> None:
+    """What readers take for granted inside the blocks."""
+    privacy = record["privacy"]
+    for name in PRIVACY_VALUES:
+        if not isinstance(privacy[name], dict) and (name != "audited" or privacy[name] is not None):
+            raise StoreError(f"expected privacy's {name} to be a block of names and values; got {privacy[name]!r}")
+    told = {f"claimed {accountant}": epsilon for accountant, epsilon in privacy["claimed"].items()}
+    told |= {f"{name} epsilon": privacy[name].get("epsilon") for name in ("proven", "audited") if privacy[name]}
+    for name, epsilon in told.items():
+        if epsilon is not None and not (isinstance(epsilon, int | float) and 0.0 <= epsilon < math.inf):
+            raise StoreError(f"expected privacy's {name} to be None or a finite number, at least 0; got {epsilon!r}")
+    if not any(name.endswith("accuracy") and values for name, values in record["history"].items()):
+        raise StoreError(f"expected history to have accuracies; got {', '.join(record['history']) or 'nothing'}")
+    for name, kind in ENV.items():
+        if not isinstance(record["env"].get(name), kind):
+            raise StoreError(f"expected env to say {name!r}; got {record['env'].get(name)!r}")
+
+
 def read(path: Path) -> Record:
     """The record in ``path``, validated; ``StoreError`` names the file if it is malformed or half-written."""
     try:
@@ -74,7 +95,7 @@ def read(path: Path) -> Record:
         if record["id"] != path.stem[-12:]:
             raise StoreError(f"expected the id that its name ends with; got {record['id']}")
         return record
-    except (StoreError, ValueError) as error:
+    except (StoreError, ValueError, OSError) as error:
         raise StoreError(f"{path}: not a valid record: {error}; move it away to train this run again") from error
 
 
@@ -119,7 +140,7 @@ class Store:
         if run in self or path.exists():
             raise refused
         try:
-            _write(path, _text(record), new=True)
+            write_text(path, _text(record), new=True)
         except (FileExistsError, FileNotFoundError):  # by another writer, meanwhile, or just about to be
             raise refused from None
         self._paths[run.id] = path
@@ -128,7 +149,7 @@ class Store:
     def amend(self, record: Record, privacy: dict[str, Any]) -> None:
         """Give the stored ``record`` another privacy block; all that was measured stays as it is."""
         path = self._paths[record["id"]]
-        _write(path, _text(validate(read(path) | {"privacy": privacy})))
+        write_text(path, _text(validate(read(path) | {"privacy": privacy})))
         self._records.pop(record["id"], None)
 
 
@@ -157,8 +178,8 @@ def _publish_new(part: str, path: Path) -> None:
         Path(part).unlink(missing_ok=True)
 
 
-def _write(path: Path, text: str, *, new: bool = False) -> None:
-    """Hidden and without the ending .json until complete, so that no reader ever picks it up half-written."""
+def write_text(path: Path, text: str, *, new: bool = False) -> None:
+    """At once: hidden and with another ending until complete, so that no reader ever picks it up half-written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for name in os.listdir(path.parent):
         if name.startswith(f".{path.stem}-") and name.endswith(".part"):  # left by a writer that was killed
@@ -179,7 +200,7 @@ def _write(path: Path, text: str, *, new: bool = False) -> None:
 
 def write_measured(path: Path, results: dict[str, Any], env: dict[str, Any]) -> Path:
     """Store what was measured of methods rather than of runs, a bench or an audit, with where it was measured."""
-    _write(path, _text({"results": results, "env": env}) + "\n")
+    write_text(path, _text({"results": results, "env": env}) + "\n")
     return path
 
 

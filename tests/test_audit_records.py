@@ -168,7 +168,11 @@ def test_amending_changes_the_privacy_block_alone(tmp_path):
     ("arguments", "message"),
     [
         (["records", "mnist"], "error: unknown table 'mnist'; expected one of agnews_dpsgd"),
-        (["sensitivity", "mnist_noise"], "table: expected none for sensitivity; got mnist_noise"),
+        (
+            ["sensitivity", "mnist_noise"],
+            "sensitivity: expected neither tables nor --again, which are for records; got mnist_noise",
+        ),
+        (["v1", "--again"], "v1: expected neither tables nor --again, which are for records; got --again"),
         (["everything"], "invalid choice: 'everything'"),
     ],
 )

@@ -99,6 +99,17 @@ def test_offline_the_error_says_which_file_where_and_what_to_do(folder, monkeypa
         (lambda path: np.savez(path, test_images=ARRAYS["test_images"]), "train_images is not a file"),
         (lambda path: np.savez(path, **ARRAYS | {"train_labels": ARRAYS["test_labels"]}), "with one label each"),
         (lambda path: np.savez(path, **ARRAYS | {"test_images": np.zeros((3, 28, 28))}), "expected uint8 test images"),
+        *(
+            (lambda path, changes=changes: np.savez(path, **ARRAYS | changes), message)
+            for changes, message in (
+                ({"test_labels": np.array([0, 1, 2.5])}, "whole numbers from 0 to 999; got float64 from 0.0 to 2.5"),
+                ({"test_labels": np.array([0, -1, 2])}, "from 0 to 999; got int64 from -1 to 2"),
+                ({"test_labels": np.array([0, 1000, 2])}, "from 0 to 999; got int64 from 0 to 1000"),
+                ({f"test_{kind}": ARRAYS[f"test_{kind}"][:0] for kind in ("images", "labels")}, "one test example"),
+                ({"test_images": np.zeros((3, 32, 32), np.uint8)}, "expected images of one size"),
+                ({"train_images": np.zeros((6, 3, 32, 32), np.uint8)}, "1 or 3 channels last"),
+            )
+        ),
     ],
 )
 def test_a_damaged_file_is_refused(folder, damage, message):

@@ -444,9 +444,25 @@ class Doubled(nn.Linear):
         return 2 * super().forward(x)
 
 
+class Behind(nn.Module):
+    """Uses its layers' weights behind their backs: one layer's alone, and another's once more."""
+
+    def __init__(self, *, tied: bool) -> None:
+        super().__init__()
+        self.encoder, self.last, self.tied = nn.Linear(4, 4), nn.Linear(4, 3), tied
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.encoder(x).tanh()
+        if self.tied:
+            return self.last(nn.functional.linear(h, self.encoder.weight.T))
+        return nn.functional.linear(h, self.last.weight, self.last.bias)
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
+        (Behind(tied=True), "encoder.weight is used otherwise than by calling its layer"),
+        (Behind(tied=False), "last.weight is used otherwise than by calling its layer"),
         (nn.Sequential(Scale(), nn.Linear(4, 3)), r"0 \(Scale\) has no rule"),
         (nn.Sequential(Doubled(4, 3)), r"0 \(Doubled\) has no rule"),
         (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))), "has no rule"),

@@ -69,6 +69,8 @@ def trainable_maps(model: nn.Module) -> list[nn.Module]:
 def test_architectures_are_the_papers(name):
     with torch.device("meta"):
         model = models.build(name, features=FEATURES.get(name))
+    if name not in WIDTHS:
+        pytest.skip("no paper's")
     assert [len(layer.weight) for layer in trainable_maps(model)] == WIDTHS[name]
     assert sum(p.numel() for p in model.parameters()) == PARAMETERS[name]
 

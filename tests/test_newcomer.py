@@ -22,7 +22,7 @@ def test_every_exhibit_stands_beside_its_notebook(name):
 
 def test_a_method_is_one_file(tmp_path):
     shutil.copytree(ROOT / "lib", tmp_path / "lib", ignore=shutil.ignore_patterns("__pycache__"))
-    ((name, code),) = re.findall(r"say `(lib/methods/\w+\.py)`:\n\n```python\n(.*?)```", README, re.DOTALL)
+    ((name, code),) = re.findall(r"Say `(lib/methods/\w+\.py)`:\n\n```python\n(.*?)```", README, re.DOTALL)
     (tmp_path / name).write_text(code)
     (call,) = re.findall(r"`(train\(Run\(method=.*?\))` trains with it", README)
     opening = "from lib.run import Run; from lib.train import train"
@@ -38,12 +38,27 @@ def test_a_table_is_one_file(tmp_path):
     (tmp_path / name).write_text(code)
     how = f"tier='smoke', root={str(tmp_path / 'out')!r}, seeds=1, backend='sequential', progress=False"
     opening = f"from lib import report, store, sweep, tables; table = tables.load({Path(name).stem!r})"
-    shown = f"report.text(table, 'smoke', store.Store({str(tmp_path / 'out')!r}))"
-    status, said = command(sys.executable, "-c", f"{opening}; sweep.run(table, {how}); print({shown})", cwd=tmp_path)
+    stored = f"(table, 'smoke', store.Store({str(tmp_path / 'out')!r}))"
+    shown = f"figures.search{stored}, report.one_step_size{stored}, print(report.text{stored})"
+    program = f"{opening}; from lib import figures; sweep.run(table, {how}); {shown}"
+    status, said = command(sys.executable, "-c", program, cwd=tmp_path)
     assert status == 0, said
     ours = [line.split()[2::2] for line in said if re.match(r"(relu|tanh) +ours ", line)]
     assert len(ours) == 2, said
     assert all(float(number) > 50 for line in ours for number in line)
+
+
+@pytest.mark.slow
+def test_its_notebook_shows_it_as_readme_says(tmp_path):
+    """In a copy, as the table is not one of the repository's."""
+    for folder in ("lib", "notebooks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    ((name, code),) = re.findall(r"say `(lib/tables/\w+\.py)`:\n\n```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / name).write_text(code)
+    (how,) = re.findall(r"Notebook 01 shows it with `(-p table .*?)`", README)
+    line = f"papermill notebooks/01_noise_robustness.ipynb out.ipynb {how} -p tier smoke -p run_missing True -k python3"
+    status, said = command("sh", "-c", f"PYTHONPATH=$PWD {Path(sys.prefix) / 'bin'}/{line}", cwd=tmp_path)
+    assert status == 0, said
 
 
 @pytest.mark.slow

@@ -194,13 +194,13 @@ def test_the_readme_must_have_the_marks(fill):
     store = fill(TABLE, by_seed)
     blocks = [f"{ledger.BEGIN.format(name)}\nold\n{ledger.END.format(name)}" for name in ("ledger", "speed", "cost")]
     readme = "before\n" + "\n".join(blocks) + "\nafter"
-    new = ledger.with_blocks(readme, store)
+    new = ledger.with_blocks(readme, ledger.blocks(store))
     assert new.startswith("before\n")
     assert new.endswith("\nafter")
     assert "\nold\n" not in new
-    assert ledger.with_blocks(new, store) == new
+    assert ledger.with_blocks(new, ledger.blocks(store)) == new
     with pytest.raises(ValueError, match=r"README.md: expected the marks"):
-        ledger.with_blocks("no marks", store)
+        ledger.with_blocks("no marks", ledger.blocks(store))
 
 
 def test_the_table_of_speed_is_that_of_the_stored_bench(tmp_path):
@@ -226,4 +226,4 @@ def test_the_committed_report_and_readme_are_what_the_results_give():
     store = Store(RESULTS)
     readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
     assert (RESULTS / "REPORT.md").read_text(encoding="utf-8") == ledger.page(store), "run python -m lib.reproduce"
-    assert ledger.with_blocks(readme, store) == readme, "run python -m lib.reproduce"
+    assert ledger.with_blocks(readme, ledger.blocks(store)) == readme, "run python -m lib.reproduce"

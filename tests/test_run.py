@@ -54,8 +54,6 @@ def test_every_field_counts_in_the_id():
         "sampler": "poisson",
         "gradient_noise_std": 0.1,
         "clip_norm": 1.0,
-        "clip_norm_decay": 0.9,
-        "clipped": "layer",
         "noise_multiplier": 0.0,
         "noise_multiplier_decay": 0.9,
         "delta": 1e-6,
@@ -95,6 +93,7 @@ def test_every_field_counts_in_the_id():
     of_others += [{"optimizer": "sgd", "momentum": 0.9}, {"norm": "batch", "test_statistics": "running"}]
     of_others += [{"mini_set_size": 2, "averaged_over": "examples"}]
     of_others += [{"augmentation": "shift"}, VIEWS]
+    of_others += [{"clip_norm": 1.0} | further for further in ({"clip_norm_decay": 0.9}, {"clipped": "layer"})]
     ids |= {make_run(**settings).id for settings in of_statistics + of_others}
     assert len(ids | {make_run().id}) == len(changes) + 3 + len(of_statistics) + len(of_others)
     tried = set(changes).union(*of_statistics, *of_others, {"epsilon", "gradient_norm_examples"})
@@ -145,6 +144,8 @@ def test_every_field_counts_in_the_id():
         ),
         ({"momentum": 0.9}, "momentum: expected 0.0 for optimizer 'adam'; got 0.9"),
         ({"lr_decay": 0.9}, "lr_decay: expected 1.0 for lr_schedule 'constant'; got 0.9"),
+        ({"clip_norm_decay": 0.9}, "clip_norm_decay: expected 1.0 for clip_norm None; got 0.9"),
+        ({"clipped": "layer"}, "clipped: expected 'gradient' for clip_norm None; got 'layer'"),
         ({"gradient_norm_examples": 5}, "gradient_norm_examples: expected more public_examples for 5; got 0"),
         (
             {"lr_schedule": "linear_then_constant", "lr_decay": 0.5},

@@ -1,6 +1,7 @@
 """The store: records go in once, whole, and come out as they were."""
 
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -42,6 +43,13 @@ def test_a_file_that_another_process_stored_is_not_overwritten(filled, tmp_path)
     assert filled[1].read_bytes() == before
 
 
+def changed(text: str, *block: str, **values: object) -> str:
+    """A record's text with other values in itself, or in one of its blocks."""
+    record = json.loads(text)
+    (record[block[0]] if block else record).update(values)
+    return json.dumps(record)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -56,6 +64,15 @@ def test_a_file_that_another_process_stored_is_not_overwritten(filled, tmp_path)
         *(
             (lambda text, block=block: json.dumps(json.loads(text) | {block: None}), f"expected {block} to be a block")
             for block in ("run", "metrics", "privacy", "history", "env")
+        ),
+        (lambda text: changed(text, schema=True), "expected schema 1; got True"),
+        (lambda text: changed(text, "env", seconds=None), "expected env to say 'seconds'; got None"),
+        (lambda text: changed(text, "history", test_accuracy=[]), "expected history to have accuracies"),
+        (lambda text: changed(text, "privacy", proven=None), "privacy's proven to be a block of names and values"),
+        (lambda text: changed(text, "privacy", claimed={"pld": -1.0}), "claimed pld to be None or a finite number"),
+        (
+            lambda text: changed(text, "privacy", audited={"epsilon": math.nan}),
+            "audited epsilon to be None or a finite",
         ),
     ],
 )

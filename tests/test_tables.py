@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,6 +63,16 @@ class TestEveryTable:
     def test_all_rows_are_tuned_over_the_same_grid(self, table, tier):
         tuned = [points for cell in table.cells if (points := table.points(*cell, tier))]
         assert all(points == tuned[0] for points in tuned)
+
+
+def test_what_is_no_table_of_its_name_is_refused(monkeypatch):
+    copied = SimpleNamespace(TABLE=tables.load("mnist_noise"))
+    for found, got in ((copied, "'mnist_noise'"), (SimpleNamespace(), "none")):
+        monkeypatch.setattr(registry, "load", lambda room, name, found=found: found)
+        with pytest.raises(ValueError, match=f"expected TABLE, a Table with name='mnist_copy'.* got {got}"):
+            tables.load("mnist_copy")
+    with pytest.raises(ValueError, match="column: expected a field of Run; got 'weight_noise'"):
+        replace(copied.TABLE, column="weight_noise")
 
 
 def test_v2_table_2_is_all_there():

@@ -29,8 +29,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.what == "records":
         _amend(arguments.table, arguments.again)
-    elif arguments.table:
-        parser.error(f"table: expected none for {arguments.what}; got {' '.join(arguments.table)}")
+    elif arguments.table or arguments.again:
+        got = " ".join([*arguments.table, *["--again"] * arguments.again])
+        parser.error(f"{arguments.what}: expected neither tables nor --again, which are for records; got {got}")
     else:
         _measure(arguments.what)
 
@@ -49,14 +50,12 @@ def _amend(names: list[str], again: bool) -> None:
 
 
 def _measure(what: str) -> None:
+    store.Store(read_only=False)  # refused here, before anything is measured, as missing data are
+    data_sha256 = data.load("mnist").sha256
     started, clock = datetime.now(UTC), time.perf_counter()
     results = MEASURED[what]()
-    env = environment.describe(
-        torch.device("cpu"),
-        started=started,
-        seconds=time.perf_counter() - clock,
-        data_sha256=data.load("mnist").sha256,
-    )
+    seconds = time.perf_counter() - clock
+    env = environment.describe(torch.device("cpu"), started=started, seconds=seconds, data_sha256=data_sha256)
     print(store.write_measured(store.AUDITS / f"{what}.json", results, env))
 
 

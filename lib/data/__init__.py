@@ -35,6 +35,7 @@ FOLDER_VARIABLE = "DP_COMPANION_DATA"
 GENERATED = (*GENERATED_IMAGES, "topics")  # without a file
 WORD_VECTORS = {"ag_news": "glove"}  # texts → the file of their words' vectors
 RANDOM_VECTORS = {"ag_news_random_vectors": "ag_news"}  # texts with random vectors → the file of the texts
+MOST_CLASSES = 1000  # more are no classes, but something else in the place of labels
 PUBLIC_WORDS = "; the word vectors and the vocabulary, which is theirs, are public"
 
 
@@ -111,6 +112,11 @@ def _of_images(name: str, sha256: str, arrays: dict[str, np.ndarray], device: st
                 f"{name}: expected uint8 {split} images (N, H, W[, C]) with one label each; "
                 f"got {images.dtype} {images.shape} with labels {labels.shape}"
             )
+        if images.shape[1:] != arrays["train_images"].shape[1:] or images.shape[3:] not in ((), (1,), (3,)):
+            raise DataError(
+                f"{name}: expected images of one size, (H, W) or (H, W, C) with 1 or 3 channels last; got {split} "
+                f"images of {images.shape[1:]} and training images of {arrays['train_images'].shape[1:]}"
+            )
         inputs[split] = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
     return _on(device, name, sha256, arrays, inputs)
 
@@ -142,10 +148,24 @@ def _on(
     """The data set, on ``device``."""
     tensors = {} if vectors is None else {"vectors": torch.from_numpy(vectors).to(device)}
     for split, of_split in inputs.items():
-        labels = arrays[f"{split}_labels"].astype(np.int64)
+        labels = _checked(name, split, arrays[f"{split}_labels"])
         tensors[f"{split}_inputs"] = torch.from_numpy(np.ascontiguousarray(of_split)).to(device)
         tensors[f"{split}_labels"] = torch.from_numpy(labels).to(device)
     return Dataset(name=name, sha256=sha256, **tensors)
+
+
+def _checked(name: str, split: str, labels: np.ndarray) -> np.ndarray:
+    """``labels`` as int64; ``DataError`` unless they are whole numbers from 0, less than :data:`MOST_CLASSES`, and there
+    are some; public data may be a test set alone."""
+    if not len(labels) and split == "test":
+        raise DataError(f"{name}: expected at least one test example; got none")
+    within = not len(labels) or (labels.min() >= 0 and labels.max() < MOST_CLASSES)
+    if not np.issubdtype(labels.dtype, np.integer) or not within:
+        raise DataError(
+            f"{name}: expected {split} labels that are whole numbers from 0 to {MOST_CLASSES - 1}; "
+            f"got {labels.dtype} from {labels.min()} to {labels.max()}"
+        )
+    return labels.astype(np.int64)
 
 
 @lru_cache(maxsize=4)

@@ -105,7 +105,8 @@ def search(table: Table, tier: str, store: Store) -> Figure:
     """Validation accuracy over the step-size grid, for every row and column: the reading "one fixed step size" is one
     line of squares, the reading "searched" is the best square of each column."""
     frame = report.search(table, tier, store)
-    rows = [row for row in table.rows if any(table.points(row, column, tier) for column in table.columns)]
+    searched = [row for row, column in table.cells if any("lr" in point for point in table.points(row, column, tier))]
+    rows = list(dict.fromkeys(searched))
     figure, panels = _panels(rows, width=4.6, height=3.4)
     for axes, row in zip(panels, rows, strict=False):
         square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from lib.grads import reference
+from lib.grads import reference, uses
 from lib.grads.groups import Groups
 from lib.grads.rules import rule_for
 
@@ -38,15 +38,19 @@ def clipped_sum(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Sums of the clipped gradients, and the norms (B, groups) before clipping.
 
-    A model with trainable parameters in a layer that has no rule, or with a parameter shared by two layers, is handed
-    to the reference, with a warning.  Parameters must be used by calling the layer that they belong to.
+    A model with trainable parameters in a layer that has no rule, or with a parameter that two layers share or that is
+    used otherwise than by calling its layer, is handed to the reference, with a warning.
     """
     layers = trained_layers(model)
-    if reason := not_supported(model, layers):
+    if not (reason := not_supported(model, layers)):
+        calls, losses = forward(model, layers, loss, x, y)
+        called = {call.name: len(call.outputs) for call in calls}
+        of_layers = ((name, layer, called.get(name, 0)) for name, layer in layers.items())
+        reason = uses.elsewhere(model, losses, of_layers)
+    if reason:
         warnings.warn(f"{reason}; its gradients come from the slow reference implementation", stacklevel=3)
         return reference.clipped_sum(model, loss, x, y, groups)
 
-    calls, losses = forward(model, layers, loss, x, y)
     outputs = [output for call in calls for output in call.outputs]
     gradients = iter(torch.autograd.grad(losses.sum(), outputs, allow_unused=True))
     contractions, squares = {}, {}

@@ -91,10 +91,10 @@ def one_step_size(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """The other reading of the table: every row with a single step size for all columns, out of the tuning runs.
 
     It is the one that is best on the average of the columns.  Validation accuracy (%) after the short tuning run; a row
-    whose tuning is not complete is left out.
+    whose tuning is not complete is left out, and all are where no step size is searched.
     """
     frame, lines = search(table, tier, store), {}
-    for row in table.rows:
+    for row in table.rows if "lr" in table.grid else ():
         square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")
         square = square.reindex([point["lr"] for point in table.points(row, table.columns[0], tier)])
         if len(square) and square.shape[1] == len(table.columns) and square.notna().all(axis=None):

@@ -120,6 +120,9 @@ def check_unused(run: Any) -> None:
         ("lr_decay", 1.0, decays, "lr_schedule"),
         ("lr_decay_epochs", 0, run.lr_schedule == "linear_then_constant", "lr_schedule"),
         ("averaged_over", "vectors", run.mini_set_size > 1, "mini_set_size"),
+        ("clipped", "gradient", run.clip_norm is not None, "clip_norm"),
+        ("clip_norm_decay", 1.0, run.clip_norm is not None, "clip_norm"),
+        ("noise_multiplier_decay", 1.0, run.noise_multiplier != 0, "noise_multiplier"),
         ("augmult", 1, run.augmentation != "none", "augmentation"),
         # Pretrained features are fixed; joint and noised statistics would be of all views.
         ("augmult", 1, not run.pretrained_on, "pretrained_on"),

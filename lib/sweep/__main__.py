@@ -26,6 +26,8 @@ def main() -> None:
         print(sweep.run(tables.load(arguments.pop("table")), **arguments))
     except (ValueError, data.DataError, StoreError, sweep.SweepError) as error:
         raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; the same command goes on from here") from None
 
 
 if __name__ == "__main__":

@@ -104,6 +104,8 @@ class Table:
 
     def __post_init__(self) -> None:
         """A reader asks for the same runs over and over: each is put together once."""
+        if self.column not in Run.__dataclass_fields__:
+            raise ValueError(f"{self.name}: column: expected a field of Run; got {self.column!r}")
         for name in ("cell", "tuning"):
             if (make := getattr(self, name)) is not None:
                 object.__setattr__(self, name, cache(_of_a_tier(make)))
@@ -133,8 +135,17 @@ def _of_a_tier(make: Callable[..., Run]) -> Callable[..., Run]:
 
 
 def load(name: str) -> Table:
-    """The table in ``lib/tables/<name>.py``; ``ValueError``, listing the tables, if there is none."""
-    return registry.load("tables", name).TABLE
+    """The table in ``lib/tables/<name>.py``.
+
+    ``ValueError``, listing the tables, if there is no such file, and if what it defines is not a table of its name.
+    """
+    table = getattr(registry.load("tables", name), "TABLE", None)
+    if getattr(table, "name", None) != name:
+        raise ValueError(
+            f"lib/tables/{name}.py: expected TABLE, a Table with name={name!r}, under which its records are stored; "
+            f"got {'none' if table is None else repr(getattr(table, 'name', table))}"
+        )
+    return table
 
 
 def check_tier(tier: str) -> str:
