@@ -34,7 +34,8 @@ SHARED = {  # what the runs have in common → how they differ
     ),
     "DPSGD": (PRIVATE, [{}, {"seed": 1, "clip_norm": 0.1}, {"noise_multiplier": 3.0, "lr": 0.1}]),
     "DPSGD to an ε": (PRIVATE | {"noise_multiplier": None}, [{"epsilon": 1.0}, {"epsilon": 8.0, "seed": 2}]),
-    "DPSGD with group norm": (PRIVATE | {"norm": "group_without_affine"}, [{}, {"seed": 1}]),
+    # At .3 it is so rough that rounding, grown where an activation changes its sign, is seen in the accuracy.
+    "DPSGD with group norm": (PRIVATE | {"norm": "group_without_affine", "lr": 0.1}, [{}, {"seed": 1}]),
     "SI-DPSGD": (PRIVATE | {"method": "si_dpsgd"}, [{}, {"seed": 1, "lr": 0.1}]),
     "correlated noise": (
         PRIVATE | {"method": "correlated_noise", "noise_power": 0.5, "noise_bands": 3},

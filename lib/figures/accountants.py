@@ -39,13 +39,14 @@ def against_epochs(
 
 def drawn(frame: pd.DataFrame, *, title: str) -> Figure:
     """The lines of :func:`against_epochs` on logarithmic axes; an infinite ε is left out."""
-    figure, axes = plt.subplots(figsize=(7, 4.2))
+    figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
     for name, values in frame.items():
         style = "-" if accounting.is_upper_bound(accountant=name) else "--"
         axes.plot(frame.index, values.where(values.map(math.isfinite)), style, marker=".", label=WORDS.get(name, name))
     axes.set(title=title, xlabel="epochs", ylabel="ε", xscale="log", yscale="log")
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.legend(fontsize="small", title="dashed: not known to be an upper bound", title_fontsize="small")
+    title = "dashed: not known to be an upper bound"
+    figure.legend(loc="outside right center", fontsize="small", title=title, title_fontsize="small")
     plt.close(figure)
     return figure
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 LEAST = 0.05  # % of error; less is drawn there, as a logarithm has no 0
 TICKS = (0, 50, 75, 90, 95, 98, 99, 99.5, 99.8)  # the error about halved from one to the next
@@ -12,11 +12,13 @@ LABEL = "accuracy (%),\nerrors on a log scale"
 def of_errors(axes: Axes, axis: str = "y") -> None:
     """Make the y-axis, or the x-axis, one of accuracies (%), each at −log₁₀(100 − accuracy)."""
     getattr(axes, f"set_{axis}scale")("function", functions=(_forward, _back))
+    axes.autoscale(axis=axis)  # with margins on this scale
+    least, most = getattr(axes, f"get_{axis}lim")()
+    few = sum(least <= tick <= most for tick in TICKS) < 3
     ticks = getattr(axes, f"{axis}axis")
-    ticks.set_major_locator(FixedLocator(TICKS))
+    ticks.set_major_locator(MaxNLocator(5) if few else FixedLocator(TICKS))
     ticks.set_minor_locator(NullLocator())
     ticks.set_major_formatter("{x:g}")
-    axes.autoscale(axis=axis)  # with margins on this scale
 
 
 def _forward(accuracy: np.ndarray) -> np.ndarray:
