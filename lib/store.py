@@ -110,6 +110,7 @@ class Store:
         self._records: dict[str, Record] = {}
         if not read_only:
             _check_writable(self.root)
+            _tidy(self.root)
         found = (path for path in sorted(self.root.glob("*/*.json")) if path.parent.name not in NO_RECORDS)
         self._paths = {path.stem[-12:]: path for path in found}
 
@@ -176,6 +177,13 @@ def _publish_new(part: str, path: Path) -> None:
         os.replace(part, path)
     finally:
         Path(part).unlink(missing_ok=True)
+
+
+def _tidy(root: Path) -> None:
+    """Take away what writers left who were killed after they had published a record; nobody writes that again."""
+    for part in root.glob("*/.*.part"):
+        if (part.parent / f"{part.name[1:].rpartition('-')[0]}.json").exists():
+            part.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str, *, new: bool = False) -> None:

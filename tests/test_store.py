@@ -86,6 +86,17 @@ def test_a_damaged_file_is_named_and_left_alone(filled, damage, message):
     assert path.read_bytes() == before
 
 
+def test_what_a_killed_writer_left_beside_its_record_is_taken_away(filled):
+    _, path = filled
+    published, unfinished = (path.with_name(f".{stem}-abc_12.part") for stem in (path.stem, "another-0123456789ab"))
+    for part in (published, unfinished):
+        part.write_text("")
+    Store(path.parent.parent)
+    assert published.exists()
+    Store(path.parent.parent, read_only=False)
+    assert (published.exists(), unfinished.exists(), path.exists()) == (False, True, True)
+
+
 def test_a_write_that_is_cut_off_leaves_no_record(tmp_path, monkeypatch):
     results = Store(tmp_path, read_only=False)
     for publish in ("link", "replace"):
