@@ -143,6 +143,10 @@ def test_shuffled_epochs_count_participations():
         ),
         ({"neighbouring_relation": "any"}, "neighbouring_relation: expected one of add_.*, replace_one; got 'any'"),
         ({"accountant": "prv"}, "accountant: expected one of clt, gdp, moments, pld, rdp, .*; got 'prv'"),
+        (
+            {"noise_multiplier": 1e-4},
+            "noise_multiplier: expected what accountant 'pld' can count; got 0.0001 to 0.0001: math range error",
+        ),
     ],
 )
 def test_bad_values_are_refused(changes, message):

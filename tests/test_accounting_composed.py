@@ -47,6 +47,14 @@ def test_an_event_that_the_accountant_does_not_cover_is_refused():
         accounting.composed_epsilon([], accountant="prv")
 
 
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "gdp"])
+def test_events_of_two_neighbouring_relations_are_refused(accountant):
+    """Their ε would hold under neither: a PCA counted for one example more, in front of training for one replaced."""
+    events = [accounting.Event(1.0, 1.0, 1), accounting.Event(2.0, 1.0, 5, neighbouring_relation="replace_one")]
+    with pytest.raises(ValueError, match="expected one for all events; got add_or_remove_one and replace_one"):
+        accounting.composed_epsilon(events, accountant=accountant)
+
+
 def test_noise_and_steps_keep_to_the_budget():
     def falling(z: float) -> list[accounting.Event]:
         return [accounting.Event(z * 0.9**epoch, 0.02, 50) for epoch in range(4)]

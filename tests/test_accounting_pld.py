@@ -102,6 +102,31 @@ def test_poisson_under_replace_one_is_the_integral(eps):
     assert found == pytest.approx(expected, rel=1e-3)
 
 
+def test_no_replaced_gradient_is_worse_than_the_opposite_one():
+    """In the plane, by integration over a grid, for gradients inside the disk, and at 150° and more on its rim."""
+    axis = np.arange(-9, 9, 0.1)
+    plane = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1)
+
+    def density(gradient):
+        return (1 - Q) * gaussian(np.zeros(2)) + Q * gaussian(gradient)
+
+    def gaussian(mean):
+        return np.exp(-((plane - mean) ** 2).sum(-1) / (2 * Z**2)) / (2 * math.pi * Z**2)
+
+    def deltas(gradient, other):
+        excess = density(gradient)[..., None] - density(other)[..., None] * np.exp([0.05, 0.2, 0.5, 1.0])
+        return np.maximum(excess, 0).sum((0, 1)) * 0.1**2
+
+    draws = np.random.default_rng(0)
+    inside = draws.normal(size=(12, 2, 2))
+    inside *= draws.uniform(size=(12, 2, 1)) / np.linalg.norm(inside, axis=2, keepdims=True)
+    angles = np.deg2rad([150, 170])
+    rim = np.stack([np.tile([1.0, 0.0], (2, 1)), np.stack([np.cos(angles), np.sin(angles)], -1)], 1)
+    worst = deltas(np.array([1.0, 0.0]), np.array([-1.0, 0.0]))
+    for gradient, other in [*inside, *rim]:
+        assert (deltas(gradient, other) < worst).all()
+
+
 WITHOUT_REPLACEMENT = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
 
 

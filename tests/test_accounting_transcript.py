@@ -37,10 +37,22 @@ def test_no_single_participation_moves_the_transcript_further(momentum, decay):
         assert math.sqrt(squares) <= moved(eta, momentum, clip, z) * (1 + 1e-12)
 
 
-def test_without_noise_nothing_is_proven():
+def test_without_noise_or_clipping_nothing_is_proven():
     assert moved([0.1] * 3, z=0.0) == math.inf
+    assert moved([0.1], clip_norms=[math.inf]) == math.inf
+    assert moved([math.inf]) == math.inf
     assert si_dpsgd_proven_epsilon(moved=math.inf, sampling_prob=0.1, steps=3) == math.inf
     assert si_dpsgd_proven_epsilon(moved=0.5, sampling_prob=0.1, steps=0) == 0.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1.0])
+def test_what_is_no_length_is_refused(bad):
+    with pytest.raises(ValueError, match=f"moved: expected at least 0; got {bad}"):
+        si_dpsgd_proven_epsilon(moved=bad, sampling_prob=0.1, steps=3)
+    with pytest.raises(ValueError, match="step_sizes: expected numbers of at least 0"):
+        moved([0.1, bad])
+    with pytest.raises(ValueError, match="momentum: expected numbers of at least 0"):
+        moved([0.1], momentum=bad)
 
 
 @pytest.mark.parametrize(("sampler", "most"), [("poisson", 10), ("with_replacement", 30)])

@@ -157,10 +157,13 @@ def composed_epsilon(events: Iterable[Event], *, delta: float = 1e-5, accountant
     >>> round(composed_epsilon([covariance, *training]), 2)
     0.82
 
-    Events without steps cost nothing.  Raises ``ValueError`` as :func:`epsilon` does.
+    Events without steps cost nothing.  Raises ``ValueError`` as :func:`epsilon` does, and for events of different
+    neighbouring relations: an ε of both would hold under neither.
     """
     delta, events = checked_delta(delta), tuple(events)
     _registry.load(accountant)  # an unknown one is refused, whatever the events
+    if len(relations := sorted({event.neighbouring_relation for event in events})) > 1:
+        raise ValueError(f"neighbouring_relation: expected one for all events; got {' and '.join(relations)}")
     for event in events:
         check_match(accountant, event.sampler, event.neighbouring_relation)
     happened = tuple(event for event in events if event.steps)
@@ -172,7 +175,13 @@ def composed_epsilon(events: Iterable[Event], *, delta: float = 1e-5, accountant
 @lru_cache(maxsize=4096)
 def _epsilon(accountant: str, events: tuple[Event, ...], delta: float) -> float:
     """A report asks for the same ε over and over."""
-    return _registry.load(accountant).epsilon(events, delta)
+    try:
+        return _registry.load(accountant).epsilon(events, delta)
+    except (OverflowError, MemoryError, RuntimeError) as error:
+        z = sorted(event.noise_multiplier for event in events)
+        raise ValueError(
+            f"noise_multiplier: expected what accountant {accountant!r} can count; got {z[0]:g} to {z[-1]:g}: {error}"
+        ) from error
 
 
 def smallest_noise(

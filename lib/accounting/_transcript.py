@@ -35,10 +35,14 @@ def si_dpsgd_moved(
 ) -> float:
     """√Σ_t max_s (w_{t,s} ÷ η_t z_t C_t)²: how far one participation can move the transcript, in units of its noise.
 
-    η_t, C_t and the noise z_t C_t on the sum of gradients, each of length T.  ``math.inf`` where there is no noise.
+    η_t, C_t and the noise z_t C_t on the sum of gradients, each of length T.  ``math.inf`` where there is no noise, or
+    nothing is clipped.  Raises ``ValueError`` for values that are negative or no numbers.
     """
     eta, clip, noise = (np.asarray(values, dtype=float) for values in (step_sizes, clip_norms, noise_stds))
-    if not np.all(eta * noise > 0):
+    for name, values in (("step_sizes", eta), ("clip_norms", clip), ("noise_stds", noise), ("momentum", momentum)):
+        if not np.all(np.asarray(values) >= 0):
+            raise ValueError(f"{name}: expected numbers of at least 0; got {values}")
+    if not (np.all(eta * noise > 0) and all(np.isfinite(values).all() for values in (eta, clip, noise, momentum))):
         return math.inf
     reached, velocity = np.zeros(len(eta)), np.zeros(len(eta))  # of the participation at each s so far
     squares = 0.0
@@ -67,6 +71,8 @@ def si_dpsgd_proven_epsilon(
     replacement under "add_or_remove_one", which no theorem here covers.
     """
     event, delta = Event(1.0, sampling_prob, steps, sampler, neighbouring_relation), checked_delta(delta)
+    if not moved >= 0:
+        raise ValueError(f"moved: expected at least 0; got {moved!r}")
     if event.steps == 0:
         return 0.0
     if math.isinf(moved):

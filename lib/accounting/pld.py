@@ -16,6 +16,11 @@ with_replacement     add_or_remove_one  Σ_k p_k N(2k) against N(0), the worse o
 without_replacement  replace_one        (1−q) N(0) + q N(2) against N(0), in every step the worse of both directions
 ===================  =================  ==============================================================================
 
+**Poisson, replace-one: opposite gradients of length C are the worst.**  With gradients g and g' (in units of C),
+advanced joint convexity (1807.01647, theorem 2) makes δ q times that of N(0) against (1−β) N(−g) + β N(g' − g): the
+mean of a convex function of a sum of log-normals of mean 1, which no pair of smaller covariances exceeds (Kahane 1985).
+‖g‖², ‖g' − g‖² and −g·(g' − g) are largest together, 1, 4 and 2, where ‖g‖ = 1 and g' = −g.
+
 **Without replacement the directions are joined in every step**, not at the end.  Replace-one neighbours are symmetric:
 which of the two looks unusual may change from step to step.  One step is bounded by
 H_α((1−q) N(0) + q N(2) ‖ N(0)) for α ≥ 1 (Balle, Barthe and Gaboardi 2018, 1807.01647) and by symmetry by the reverse
