@@ -12,7 +12,7 @@ from lib import audit, data
 from lib.audit import batch_clipping, normalisation
 from lib.generators import generator
 from lib.grads import Groups, clipped_mean, clipped_sum
-from lib.layers import WithPublic
+from lib.layers import NoisyLinear, WithPublic
 from lib.models import norm_layer
 from lib.train import Training
 
@@ -139,6 +139,23 @@ def test_leaves_the_model_as_it_was():
     audit.sensitivity(batch_clipped, model, x, y, clip_norm=C, examples=1, ascent=1)
     torch.testing.assert_close(dict(model.state_dict()), before, rtol=0, atol=0)
     assert all(p.grad is None for p in model.parameters())
+
+
+def draws(kind: str) -> nn.Module:
+    if kind == "dropout":
+        return nn.Sequential(nn.Linear(7, 9), nn.ReLU(), nn.Dropout(), nn.Linear(9, K))
+    generator = torch.Generator().manual_seed(3) if kind == "noise of its own generator" else None
+    return nn.Sequential(NoisyLinear(7, K, noise_std=1.0, generator=generator))
+
+
+@pytest.mark.parametrize("kind", ["dropout", "noise", "noise of its own generator"])
+def test_what_a_model_draws_is_the_same_for_both_neighbours(kind):
+    _, x, y = made("dense", "none", 0)
+    model, state = draws(kind), torch.random.get_rng_state()
+    assert audit.sensitivity(summed(), model, x, y, clip_norm=C, examples=BATCH).multiple <= 2 + ROUNDING
+    with pytest.raises(ValueError, match="expected replace_one for a model that draws; got add_or_remove_one"):
+        audit.sensitivity(summed(), model, x, y, clip_norm=C, neighbouring_relation="add_or_remove_one")
+    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_every_normalisation_of_lenet5_is_measured(monkeypatch):

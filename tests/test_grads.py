@@ -262,6 +262,17 @@ class TestBothImplementations:
             )
             assert sum(g.square().sum() for g in total.values()).sqrt() <= clip_norm * (1 + 1e-5)
 
+    @pytest.mark.parametrize("size", [1e-25, 1e-15, 1.0])
+    def test_nor_is_one_whose_squares_are_too_small_for_float32(self, implementation, size):
+        """Found as 0, such a norm would be no reason to clip."""
+        model, clip_norm = nn.Linear(1000, 1, bias=False), 1e-30
+        total, _ = clipped_sum(
+            *(model, lambda out, y: out[:, 0], torch.full((1, 1000), size), torch.zeros(1)),
+            clip_norm=clip_norm,
+            implementation=implementation,
+        )
+        assert total["weight"].double().norm() <= clip_norm * (1 + 1e-5)
+
     def test_an_empty_batch_gives_zeros(self, implementation):
         model = models.build("lenet5", norm="layer")
         total, norms = clipped_sum(
@@ -337,7 +348,7 @@ class TestBothImplementations:
 
 @pytest.mark.parametrize(
     ("positions", "d_in", "d_out", "gram"),
-    [(1, 50, 40, True), (3, 50, 40, True), (25, 200, 10, True), (300, 50, 40, False)],
+    [(1, 50, 40, True), (3, 50, 40, True), (25, 200, 10, True), (300, 50, 40, False), (2, 100_001, 1, False)],
 )
 def test_the_gram_form_is_used_where_it_is_smaller(positions, d_in, d_out, gram):
     outer = Outer(torch.randn(2, positions, d_in), torch.randn(2, positions, d_out))
@@ -474,6 +485,53 @@ def test_what_the_fast_form_does_not_know_goes_to_the_reference_with_a_word(mode
     with pytest.warns(UserWarning, match=reason):
         fast = clipped_sum(model, LOSS, x, y, clip_norm=0.5)
     torch.testing.assert_close(fast, clipped_sum(model, LOSS, x, y, clip_norm=0.5, implementation="reference"))
+
+
+class TimeFirst(nn.Module):
+    """Takes (B, T, D), and gives its layer (T, B, D)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.transpose(0, 1)).tanh().mean(0)
+
+
+class Flattened(TimeFirst):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.transpose(0, 1).flatten(0, 1)).view(x.shape[1], len(x), 3).tanh().mean(0)
+
+
+class Centred(TimeFirst):
+    """Batch norm by another name."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.layer(x.mean(1))
+        return (h - h.mean(0)).tanh()
+
+
+class BesidePublic(TimeFirst):
+    """As many public rows after the private ones, whose mean is taken away."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.layer(torch.cat([x[:, 0], torch.ones_like(x[:, 0]).cumsum(0)]))
+        return (h[: len(x)] - h[len(x) :].mean(0)).tanh()
+
+
+@pytest.mark.parametrize("model", [TimeFirst(), Flattened(), Centred(), BesidePublic()], ids=lambda m: type(m).__name__)
+def test_rows_that_are_not_one_examples_go_to_the_reference_and_clipping_holds(model):
+    """One replaced example moves the sum by no more than 2C, which its rows taken for another's do not keep to."""
+    torch.manual_seed(0)
+    x, y = torch.randn(3, 6, 4), classes(3)
+    reason = "a row of layer is not of one example alone"
+    with pytest.warns(UserWarning, match=reason):
+        total, norms = clipped_sum(model, LOSS, x, y, clip_norm=0.01)
+    for i in range(3):
+        alone, norm = clipped_sum(model, LOSS, x[[i]], y[[i]], clip_norm=0.01, implementation="reference")
+        torch.testing.assert_close(norms[[i]], norm)
+        total = {name: value - alone[name] for name, value in total.items()}
+    assert max(value.abs().max() for value in total.values()) < 1e-6
 
 
 class Residual(nn.Module):

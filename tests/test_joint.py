@@ -27,10 +27,22 @@ class Twice(nn.Module):
         return self.layer(x) + self.layer(x[:, :1].cumsum(0)).sum(1, keepdim=True)
 
 
+class Tied(nn.Module):
+    """Uses its layer's weight once more, behind the layer's back."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x).tanh() @ self.layer.weight
+
+
 NETWORKS = {
     "linear layers": (nn.Sequential(nn.Linear(6, 5), Mixing(), nn.Tanh(), NoisyLinear(5, 3, bias=False)), (6,)),
     "rows of positions": (nn.Sequential(nn.Linear(6, 4), Mixing(), nn.Flatten(), nn.Linear(8, 3)), (2, 6)),
     "a layer called twice": (nn.Sequential(Twice(nn.Linear(6, 4)), Mixing(), nn.Flatten(), nn.Linear(8, 3)), (2, 6)),
+    "a weight used otherwise": (nn.Sequential(Tied(nn.Linear(6, 4)), Mixing(), nn.Linear(6, 3)), (6,)),
     "convolutions": (
         nn.Sequential(
             nn.Conv2d(2, 3, (3, 2), stride=(1, 2), padding=(1, 0), bias=False),

@@ -56,13 +56,16 @@ def sensitivity(
     ``examples`` of the batch x (B, …), y (B,) are changed, one at a time.  Replaced: by every label (``classes`` K; by
     default those in ``y``) with the input scaled, blank, noise or another example's; then the best of these climbs,
     ``ascent`` random steps that are kept when they help.  Removed, under "add_or_remove_one": they are left out.  The
-    model, in the mode in which it came, is left as it was.
+    model, in the mode in which it came, is left as it was, and what it draws is the same for D and D'.  Raises
+    ``ValueError`` for a model that draws where an example is removed: then those after it draw something else.
     """
     if neighbouring_relation not in ("replace_one", "add_or_remove_one"):
         raise ValueError(
             f"neighbouring_relation: expected one of replace_one, add_or_remove_one; got {neighbouring_relation!r}"
         )
     meter = _Meter(summed, model, x, y, clip_norm)
+    if neighbouring_relation == "add_or_remove_one" and meter.draws:
+        raise ValueError("neighbouring_relation: expected replace_one for a model that draws; got add_or_remove_one")
     draws = torch.Generator().manual_seed(seed)
     for i in torch.randperm(len(x), generator=draws)[:examples].tolist():
         if neighbouring_relation == "add_or_remove_one":
@@ -101,6 +104,12 @@ class _Meter:
         self.largest = Measured(0.0, "nothing changed", ())
         self._sum, self._buffers = self._step(x, y)
 
+    @property
+    def draws(self) -> bool:
+        """Whether the sum depends on torch's generators."""
+        other, _ = self._step(self.x, self.y, seed=1)
+        return any(not torch.equal(value, self._sum[name]) for name, value in other.items())
+
     def replaced(self, i: int, image: Tensor, label: int, how: str) -> float:
         x, y = self.x.clone(), self.y.clone()
         x[i], y[i] = image, label
@@ -117,7 +126,13 @@ class _Meter:
             self.largest = Measured(*best, tuple(sorted(moved | set(self.largest.buffers))))
         return multiple
 
-    def _step(self, x: Tensor, y: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def _step(self, x: Tensor, y: Tensor, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """On a copy of the model, and so of generators that its layers have, all of which begin anew."""
         model = copy.deepcopy(self.model)
-        total = self.summed(model, x, y)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            for layer in model.modules():
+                if isinstance(getattr(layer, "generator", None), torch.Generator):
+                    layer.generator = torch.Generator(layer.generator.device).manual_seed(seed)
+            total = self.summed(model, x, y)
         return {n: v.detach() for n, v in total.items()}, {n: b.detach().clone() for n, b in model.named_buffers()}

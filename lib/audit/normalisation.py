@@ -3,7 +3,8 @@
     python -m lib.audit sensitivity
 
 measures it on a fresh network, L = 32 private and M = 30 public images as in v1, and stores it under
-``results/audits``.  A search finds lower bounds; 2 C is what clipping promises when one example is replaced.
+``results/audits``.  A search finds lower bounds; 2 C is what clipping promises when one example is replaced.  Noised
+running averages are of earlier batches, in a fresh network 0 and 1; what a batch adds to them is released by itself.
 """
 
 from functools import partial
@@ -30,6 +31,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {  # name → norm, settings o
     "BN-LeNet-5, each example with public": (PUBLIC_NORM, {"statistics": "per_example", "gradient": True}),
     "BN-LeNet-5, public alone": (PUBLIC_NORM, {"statistics": "public", "gradient": True}),
     "BN-LeNet-5, public alone, as constants": (PUBLIC_NORM, {"statistics": "public"}),
+    "BN-LeNet-5, noised running averages": ("noised_batch_without_affine", {}),
     "BN-LeNet-5, as printed": (PUBLIC_NORM, {"statistics": "mixed", "gradient": True}),
 }
 

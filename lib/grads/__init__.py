@@ -91,7 +91,7 @@ def _rows(x: Tensor, y: Tensor, *, most: int | None) -> int:
 
 def _refuse_batch_statistics(model: nn.Module, allowed: type[nn.Module] | tuple[()]) -> None:
     for name, module in model.named_modules():
-        batch_norm = isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats)
+        batch_norm = isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
         joint = isinstance(module, WithPublic) and module.joint
         if (batch_norm or joint) and not isinstance(module, allowed):
             raise ValueError(

@@ -7,6 +7,7 @@ from torch import Tensor
 
 ROUNDING = 8  # units of rounding that an inner product of float32 numbers may be off by
 CHUNK = 256  # numbers whose squares are added up one after another
+LONGEST = 100_000  # numbers that an inner product may have to be off by no more: of 4 million alike, it is
 
 
 class Contraction(Protocol):
@@ -20,8 +21,8 @@ class Contraction(Protocol):
 
 
 def gram_is_smaller(positions: int, d_in: int, d_out: int) -> bool:
-    """Whether two T × T Gram matrices need less memory than a D_out × D_in gradient."""
-    return 2 * positions**2 < d_in * d_out
+    """Whether two T × T Gram matrices need less memory than a D_out × D_in gradient, and are as exact."""
+    return 2 * positions**2 < d_in * d_out and max(d_in, d_out) <= LONGEST
 
 
 def squares_of_vectors(values: Tensor) -> Tensor:

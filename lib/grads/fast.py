@@ -39,20 +39,19 @@ def clipped_sum(
     """Sums of the clipped gradients, and the norms (B, groups) before clipping.
 
     A model with trainable parameters in a layer that has no rule, or with a parameter that two layers share or that is
-    used otherwise than by calling its layer, is handed to the reference, with a warning.
+    used otherwise than by calling its layer, or with rows of a layer that are not one example's, is handed to the
+    reference, with a warning.
     """
     layers = trained_layers(model)
     if not (reason := not_supported(model, layers)):
         calls, losses = forward(model, layers, loss, x, y)
-        called = {call.name: len(call.outputs) for call in calls}
-        of_layers = ((name, layer, called.get(name, 0)) for name, layer in layers.items())
-        reason = uses.elsewhere(model, losses, of_layers)
+        outputs = [(call.name, output) for call in calls for output in call.outputs]
+        reason = used_elsewhere(model, layers, calls, losses) or uses.across(model, losses, outputs)
     if reason:
         warnings.warn(f"{reason}; its gradients come from the slow reference implementation", stacklevel=3)
         return reference.clipped_sum(model, loss, x, y, groups)
 
-    outputs = [output for call in calls for output in call.outputs]
-    gradients = iter(torch.autograd.grad(losses.sum(), outputs, allow_unused=True))
+    gradients = iter(torch.autograd.grad(losses.sum(), [output for _, output in outputs], allow_unused=True))
     contractions, squares = {}, {}
     for call in calls:
         of_call = [next(gradients) for _ in call.outputs]
@@ -101,6 +100,12 @@ def not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None:
     if len(named) > len(list(model.named_parameters())):
         return "a parameter is shared by two layers"
     return None
+
+
+def used_elsewhere(model: nn.Module, layers: dict[str, nn.Module], calls: list[Calls], losses: Tensor) -> str | None:
+    """Why the ``calls`` do not say all of the gradients of ``losses``, if they do not."""
+    called = {call.name: len(call.outputs) for call in calls}
+    return uses.elsewhere(model, losses, ((name, layer, called.get(name, 0)) for name, layer in layers.items()))
 
 
 def forward(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 Group = str | tuple[str, ...]  # the name of a module or parameter, or several
 WHOLE = ""  # the name of the one group when the whole gradient is clipped
+LEAST = 1e-15  # a norm as long as this comes out as 0, where squares of 10⁸ numbers are too small for float32
 
 
 class Groups:
@@ -58,7 +59,7 @@ class Groups:
 
     def factors(self, norms: Tensor) -> Tensor:
         """What each gradient is multiplied with, (…, groups): min(1, C/‖g‖); 0 for all where one ‖g‖ is not finite."""
-        factors = (norms.new_tensor(self._norms) / norms).clamp(max=1.0)
+        factors = (norms.new_tensor(self._norms) / norms.clamp(min=LEAST)).clamp(max=1.0)
         return torch.where(norms.isfinite().all(dim=-1, keepdim=True), factors, 0.0)
 
     def reach(self, parameter: str) -> float:
