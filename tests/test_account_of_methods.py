@@ -151,7 +151,7 @@ def test_of_correlated_noise_the_sensitivity_and_the_delta_are_counted():
         ({}, False),
         ({"validation_examples": 100}, True),
         ({"public_examples": 9}, True),
-        ({"public_examples": 9, "public_dataset": "mnist"}, False),
+        ({"public_examples": 9, "public_dataset": "mnist", "norm": "public_batch"}, False),
         ({"validation_examples": 100, "neighbouring_relation": "replace_one"}, False),
         ({"sampler": "fixed_order", "accountant": "gdp"}, True),
     ],

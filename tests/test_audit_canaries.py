@@ -122,7 +122,11 @@ def test_v1s_mnist_settings_are_refuted_from_the_last_iterate():
     [
         ({"canaries": N + 1}, f"canaries: expected 1 to {N}, the number of examples; got {N + 1}"),
         ({"released": "first"}, "released: expected one of last, transcript; got 'first'"),
-        ({"run": make_run()}, "method: expected one of dpsgd, si_dpsgd, correlated_noise; got 'non_private'"),
+        (
+            {"run": make_run()},
+            "method: expected one of dpsgd, si_dpsgd, correlated_noise, or batch_clipping of mini-sets of one; "
+            "got 'non_private'",
+        ),
     ],
 )
 def test_what_it_cannot_attack_is_refused(changes, message):

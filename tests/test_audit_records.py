@@ -25,6 +25,11 @@ RUNS = {
     "dpsgd, steps from ε": PRIVATE | {"method": "dpsgd", "epsilon": 2.0, "noise_multiplier": 1.0, "epochs": 9},
     "dpsgd, several views": PRIVATE | {"method": "dpsgd", "epsilon": 2.0, "augmentation": "shift", "augmult": 2},
     "si_dpsgd": PRIVATE | {"method": "si_dpsgd", "noise_multiplier": 2.0, "accountant": "rdp_2020"},
+    "individual clipping": {
+        **PRIVATE,
+        **{"method": "batch_clipping", "mini_set_size": 1, "epsilon": 2.0},
+        **{"sampler": "without_replacement", "neighbouring_relation": "replace_one"},
+    },
 }
 
 
@@ -83,25 +88,33 @@ def test_an_older_proof_is_replaced():
 
 
 def test_noise_of_one_draw_is_told_with_what_is_known_of_its_cost():
-    """Of records from before it was two; of one of SI-DPSGD, whose noise hides sums of steps, not in numbers."""
-    told = []
-    for name in ("dpsgd, noise from ε", "si_dpsgd"):
-        record = train(make_run(**RUNS[name]))
+    """Of records from before it was two; where noise hides sums of steps, or parts of a gradient, not in numbers."""
+    told, whole = [], RUNS["dpsgd, noise from ε"]
+    for changes in (whole, RUNS["si_dpsgd"], whole | {"clipped": "layer"}):
+        record = train(make_run(**changes))
         assert records.block(record, {})["proven"]["assumes"].endswith("counts like today's")
         flags = record["env"]["flags"]
         for flags["draws"], flags["whole_tail"] in ((1, True), (1, False)):
-            told.append(
-                records.block(record, {})["proven"]["assumes"].partition("but for noise of one float32 draw")[2]
-            )
+            told.append(records.block(record, {})["proven"]["assumes"].partition(" for noise of one float32 draw")[2])
     training = Training(make_run(**RUNS["dpsgd, noise from ε"]), torch.device("cpu"))
     training.attach()
     cost = cut_off(training.method.budget.events, sum(p.numel() for p in training.model.parameters()))
     spiked = "its density, which has spikes from 3 of them on, is not counted"
     until, cut = f" up to 4 standard deviations: {spiked}", ", cut off at 5.77 standard deviations"
     assert told == [
-        *(until, f"{cut}, which adds at least {cost:.1g} to δ: {spiked}"),
-        *(until, f"{cut}: what that adds to δ and {spiked}"),
+        *(until, f"{cut}, which adds at least {records._rounded_down(cost)} to δ: {spiked}"),
+        *(until, f"{cut}: what that adds to δ and {spiked}") * 2,
     ]
+    assert [records._rounded_down(value) for value in (1.99e-4, 0.01, 9.6e-3)] == ["1e-04", "1e-02", "9e-03"]
+
+
+@pytest.mark.parametrize(("started", "cancelled"), [("2026-11-22T13:39:30+00:00", True), ("2026-11-23", False)])
+def test_norms_of_then_are_told(started, cancelled):
+    record = train(make_run(**RUNS["dpsgd, noise from ε"]))
+    record["env"]["started"], record["env"]["flags"]["draws"] = started, 1
+    assumed = records.block(record, {})["proven"]["assumes"]
+    assert "but for norms that may have come out too small, of long vectors by up to 1e-3" in assumed
+    assert ("of positions that cancel by more" in assumed) == cancelled
 
 
 def test_every_proof_of_a_run_whose_noise_was_one_draw_says_so():

@@ -12,6 +12,7 @@ from lib import data, environment, store, tables
 from lib.audit import batch_clipping, float32_noise, mislabelled, normalisation, records, v1
 from lib.train.pretrained import PretrainedError
 
+ON_MNIST = ("batch_clipping", "mislabelled", "sensitivity")  # the others take no data
 MEASURED = {
     "batch_clipping": batch_clipping.measure,
     "float32_noise": float32_noise.measure,
@@ -50,8 +51,8 @@ def _amend(names: list[str], again: bool) -> None:
 
 
 def _measure(what: str) -> None:
-    store.Store(read_only=False)  # refused here, before anything is measured, as missing data are
-    data_sha256 = data.load("mnist").sha256
+    store.check_writable(store.AUDITS)  # refused here, before anything is measured, as missing data are
+    data_sha256 = data.load("mnist").sha256 if what in ON_MNIST else ""
     started, clock = datetime.now(UTC), time.perf_counter()
     results = MEASURED[what]()
     seconds = time.perf_counter() - clock
@@ -62,5 +63,7 @@ def _measure(what: str) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (data.DataError, PretrainedError, store.StoreError, ValueError) as error:
+    except (data.DataError, PretrainedError, store.StoreError, ValueError, OSError) as error:
         raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; what was amended is stored") from None

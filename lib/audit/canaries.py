@@ -31,7 +31,7 @@ from lib.run import Run
 RELEASED = ("last", "transcript")
 SCALE, START = 1e3, 1e6  # logits of ∓1e9, which no training moves: gradients of norm 1e3·√2, always
 INDEPENDENT = ("poisson", "fixed_order")  # samplers under which no canary's part depends on another's
-METHODS = ("dpsgd", "si_dpsgd", "correlated_noise")  # that clip every example by itself
+METHODS = ("dpsgd", "si_dpsgd", "correlated_noise")  # that clip every example by itself, as does IC
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,14 @@ class Canaries(nn.Module):
         return self.rows.weight @ self.rows.weight.new_tensor([1.0, -1.0]) + 2 * START
 
 
+def fits(run: Run) -> bool:
+    """Whether the run clips every example's whole gradient by itself: of batch clipping, mini-sets of one do (bc's IC).
+
+    An empty place is then an example without a gradient, so that the attack is one under replace-one, too.
+    """
+    return run.method in METHODS or (run.method == "batch_clipping" and run.mini_set_size == 1)
+
+
 def attack(run: Run, *, examples: int, canaries: int = 2000, released: str = "last") -> Attack:
     """Train as ``run`` says, but for its data and its model: ``canaries`` among ``examples``.
 
@@ -82,8 +90,10 @@ def attack(run: Run, *, examples: int, canaries: int = 2000, released: str = "la
     """
     if released not in RELEASED:
         raise ValueError(f"released: expected one of {', '.join(RELEASED)}; got {released!r}")
-    if run.method not in METHODS:
-        raise ValueError(f"method: expected one of {', '.join(METHODS)}; got {run.method!r}")
+    if not fits(run):
+        raise ValueError(
+            f"method: expected one of {', '.join(METHODS)}, or batch_clipping of mini-sets of one; got {run.method!r}"
+        )
     if not 1 <= canaries <= examples:
         raise ValueError(f"canaries: expected 1 to {examples}, the number of examples; got {canaries}")
     model, included = Canaries(canaries), coins(run, canaries)

@@ -31,8 +31,8 @@ ASSUMES = (
     "batches drawn as the sampler says, floating-point sums as good as exact and noise as Gaussian, data set size, "
     "number of classes and settings public; the seed and the data's hash, which are published here so that runs can be "
     "repeated, secret, and the seed that of no other run; "
-    "the search for the settings, on held-out examples of the training set, and the accuracies on those that its "
-    "records hold, are not counted"
+    "the search for the settings, whichever examples judged it, and the accuracies on those that its records hold, are "
+    "not counted"
 )
 CLIPPED_AND_NOISED = frozenset(
     (
