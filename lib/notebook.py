@@ -10,6 +10,7 @@ that is mistyped, in name or in value, is refused before anything is trained.
 
 import argparse
 import ast
+import base64
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ PARAMETERS = (
 )
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+PICTURES = FOLDER / "pictures"  # what README shows: of some notebooks the first figure
 WIDGET = "application/vnd.jupyter.widget-view+json"  # the type of an output that shows a widget
 
 
@@ -83,7 +85,8 @@ def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | N
     """The table with other rows and columns, where some are asked for."""
     if rows is not None:
         run = [row for row in table.rows if row not in table.not_run]
-        if not _listed(rows) or not set(rows) <= set(table.rows) or not set(rows) & set(run):
+        known = _listed(rows) and all(isinstance(row, str) for row in rows) and set(rows) <= set(table.rows)
+        if not known or not set(rows) & set(run):
             raise ValueError(f"rows: expected None or a list of some of {', '.join(run)}; got {rows!r}")
         table = replace(table, rows=tuple(rows))
     if columns is not None:
@@ -128,7 +131,7 @@ def numbered(*numbers: str) -> list[Path]:
     """
     paths = sorted(FOLDER.glob("*.ipynb"))
     for number in numbers:
-        if not any(path.name.startswith(number) for path in paths):
+        if not number or not any(path.name.startswith(number) for path in paths):
             names = ", ".join(path.stem for path in paths)
             raise ValueError(f"number: expected how one of {names} begins; got {number!r}")
     return [path for path in paths if path.name.startswith(numbers or "")]
@@ -146,6 +149,14 @@ def refresh(path: Path) -> None:
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = {"name": "python"}
     nbformat.write(notebook, path)
+    if (picture := PICTURES / f"{path.stem}.png").exists():
+        picture.write_bytes(first_figure(notebook))
+
+
+def first_figure(notebook: nbformat.NotebookNode) -> bytes:
+    """The PNG file that the first figure of an executed notebook is stored as."""
+    outputs = (output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
+    return base64.b64decode(next(data["image/png"] for data in outputs if "image/png" in data))
 
 
 if __name__ == "__main__":
@@ -156,6 +167,9 @@ if __name__ == "__main__":
         paths = numbered(*asked)
     except ValueError as error:
         parser.error(str(error))
-    for path in paths:
-        print(path.name)
-        refresh(path)
+    try:
+        for path in paths:
+            print(path.name)
+            refresh(path)
+    except KeyboardInterrupt:
+        raise SystemExit("stopped") from None

@@ -16,8 +16,8 @@ def principal_components(
 ) -> Tensor:
     """The ``dimensions`` leading eigenvectors of the noised covariance, (dimensions, D), of images (N, …) of D pixels.
 
-    One query on all examples: ``Event(noise_multiplier, sampling_prob=1.0, steps=1)``.  Raises ``ValueError`` if there
-    are fewer pixels than ``dimensions``.
+    One query on all examples: ``Event(noise_multiplier, sampling_prob=1.0, steps=1)``, with the sampler's neighbouring
+    relation.  Raises ``ValueError`` if there are fewer pixels than ``dimensions``.
     """
     pixels = images[0].numel()
     if not 1 <= dimensions <= pixels:

@@ -53,9 +53,9 @@ class Preprocessing:
     vectors: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name, expected in (("augmentation", "none"), ("scale", "unit")):
-            if self.vectors is not None and getattr(self, name) != expected:
-                raise ValueError(f"{name}: expected {expected!r} for texts; got {getattr(self, name)!r}")
+        for name, got, expected in (("augmentation", self.augmentation, "none"), ("input_scale", self.scale, "unit")):
+            if self.vectors is not None and got != expected:
+                raise ValueError(f"{name}: expected {expected!r} for texts; got {got!r}")
 
     def crop(self, images: Tensor) -> tuple[int, int]:
         """Size of a crop of ``images``, and by how much they are padded before."""

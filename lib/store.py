@@ -7,10 +7,12 @@ and renamed: it is there whole or not at all, and nothing here overwrites a stor
 Schema 1: ``schema, id, run, metrics, privacy, history, env`` (DESIGN: one block per question a reader asks).
 """
 
+import glob
 import json
 import math
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ RESULTS = _REPOSITORY / "results"
 SMOKE_RESULTS = _REPOSITORY / "out" / "smoke"  # never under results/: smoke runs are not on the papers' data
 BENCHMARKS = RESULTS / "benchmarks"  # timings, which are not records
 AUDITS = RESULTS / "audits"  # what attacks on methods found, which are not records either
+ABANDONED = 600  # seconds after which an unfinished file is one of a writer that was killed
 NO_RECORDS = (BENCHMARKS.name, AUDITS.name)
 
 Record = dict[str, Any]
@@ -109,7 +112,7 @@ class Store:
         self.root = Path(root)
         self._records: dict[str, Record] = {}
         if not read_only:
-            _check_writable(self.root)
+            check_writable(self.root)
             _tidy(self.root)
         found = (path for path in sorted(self.root.glob("*/*.json")) if path.parent.name not in NO_RECORDS)
         self._paths = {path.stem[-12:]: path for path in found}
@@ -154,7 +157,8 @@ class Store:
         self._records.pop(record["id"], None)
 
 
-def _check_writable(root: Path) -> None:
+def check_writable(root: Path) -> None:
+    """``StoreError`` unless ``root`` is, or can be made, a folder to write to."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root):
@@ -189,9 +193,9 @@ def _tidy(root: Path) -> None:
 def write_text(path: Path, text: str, *, new: bool = False) -> None:
     """At once: hidden and with another ending until complete, so that no reader ever picks it up half-written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for name in os.listdir(path.parent):
-        if name.startswith(f".{path.stem}-") and name.endswith(".part"):  # left by a writer that was killed
-            (path.parent / name).unlink(missing_ok=True)
+    for part in path.parent.glob(f".{glob.escape(path.stem)}-*.part"):
+        if time.time() - part.stat().st_mtime > ABANDONED:
+            part.unlink(missing_ok=True)
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.stem}-", suffix=".part", delete=False, encoding="utf-8"
     ) as file:
@@ -212,14 +216,20 @@ def write_measured(path: Path, results: dict[str, Any], env: dict[str, Any]) -> 
     return path
 
 
-def audit(name: str) -> dict[str, Any]:
-    """What an audit found; ``StoreError`` if it is not stored, or damaged."""
-    path, written = AUDITS / f"{name}.json", f"python -m lib.audit {name} writes it"
+def measured(path: Path, command: str) -> dict[str, Any]:
+    """``results`` and ``env`` that ``command`` stored; ``StoreError`` if they are not there, or damaged."""
     if not path.exists():
-        raise StoreError(f"{path}: no such file; {written}")
+        raise StoreError(f"{path}: no such file; {command} writes it")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))["results"]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not (content["results"] and content["env"]):
+            raise ValueError("empty results or env")
+        return content
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(
-            f"{path}: expected what an audit found; got {type(error).__name__}: {error}; {written}"
-        ) from error
+        got = f"{type(error).__name__}: {error}"
+        raise StoreError(f"{path}: expected results and env; got {got}; {command} writes it") from error
+
+
+def audit(name: str) -> dict[str, Any]:
+    """What an audit found; ``StoreError`` as :func:`measured`."""
+    return measured(AUDITS / f"{name}.json", f"python -m lib.audit {name}")["results"]

@@ -16,6 +16,7 @@ from lib.bench import (
     public_batch_norm,
     runs_together,
 )
+from lib.store import StoreError
 
 
 @pytest.mark.parametrize("name", ["lenet5", "lenet_300_100"])
@@ -158,3 +159,12 @@ def test_runs_together_are_measured_against_runs_one_after_another(monkeypatch):
     found = runs_together.measure(torch.device("cpu"), rounds=1, seeds=1)
     assert list(found) == ["5 × LeNet-5 with noisy weights", "5 × LeNet-5 by DPSGD"]
     assert all(list(variants) == ["one after another", "together", "by workers"] for variants in found.values())
+
+
+@pytest.mark.parametrize(("names", "message"), [(["nope"], "unknown bench 'nope'"), ([], "expected a folder")])
+def test_what_cannot_be_stored_is_refused_before_anything_is_measured(names, message, monkeypatch, tmp_path):
+    monkeypatch.setattr(noisy_step, "measure", lambda device: pytest.fail("measured"))
+    monkeypatch.setattr(bench, "BENCHMARKS", tmp_path / "benchmarks")
+    (tmp_path / "benchmarks").write_text("")
+    with pytest.raises((ValueError, StoreError), match=message):
+        bench.run(["noisy_step", *names])

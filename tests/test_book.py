@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from lib import book, claims, ledger, registry
+from lib import book, claims, figures, ledger, registry, tables
 from lib.book._formulas import with_formulas
 from lib.notebook import WIDGET
 from lib.store import Store
@@ -46,6 +46,25 @@ def test_every_place_on_the_page_that_is_pointed_at_is_there(page):
     targets = set(re.findall(r'href="#([^"]+)"', page))
     assert {"mnist_noise-v2-table-2--v1-table-1", "09_test"} <= targets
     assert targets <= set(re.findall(r'id="([^"]+)"', page))
+
+
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [
+        ("agnews_noise", "against_column"),
+        ("cifar10_convergence", "against_epoch"),
+        ("bc_alc_vs_fgc", "against_epoch"),
+        ("bc_equal_epsilon", "against_column"),
+    ],
+)
+def test_every_exhibit_with_runs_is_drawn_as_its_paper_shows_it(name, draw, fill, monkeypatch):
+    table, drawn = tables.load(name), []
+    original = getattr(figures, draw)
+    monkeypatch.setattr(figures, draw, lambda *of: drawn.append(of[:2]) or original(*of))
+    store = fill(table, lambda row, column, seed: [50.0, 90.0] if row == table.rows[0] else None)
+    assert book.pictures(table, store).count("<img") == 1
+    assert drawn == [(table, "cpu")]
+    assert not book.pictures(tables.load("mnist_noise"), store)
 
 
 def test_nothing_in_it_has_to_be_fetched(page):

@@ -15,7 +15,10 @@ BETTER = {  # claim → a row that it says is better, and one that is worse
         "resnet-18, FGC, same ε",
     ),
     "Batch norm gives about 5 points under batch clipping": ("convnet", "convnet without BN"),
-    "MNIST at equal ε: batch clipping against individual clipping": ("BC", "IC without BN"),
+    "MNIST at equal ε: batch clipping against individual clipping": (
+        "BC, batches of 64",
+        "IC without BN",
+    ),
     "MNIST at equal ε: layerwise against full-gradient clipping": ("BC, ALC", "BC"),
     "MNIST at equal ε: four groups against single layers": ("BC, ALC, four groups", "BC, ALC"),
     "MNIST at equal ε: multiplication factors against layerwise clipping": ("BC, multiplication factors", "BC, ALC"),
@@ -24,7 +27,7 @@ BETTER = {  # claim → a row that it says is better, and one that is worse
 NO_PENALTY = "Multiplication factors cost no √L"
 GOOD = (
     *("resnet-18, BC", "resnet-18 without BN, BC", "convnet without BN, BC", "convnet, BC", "convnet", "BN-LeNet-5"),
-    "BC without BN",
+    "BC without BN, batches of 64",
 )
 
 
@@ -78,8 +81,8 @@ def test_the_quoted_limit_bounds_the_proven_epsilon_at_usual_delta_and_not_in_th
     eight = "8 modules as layers, δ = 1e-05: ε"
     assert f"{eight} = 2.09 in the limit, at least 1.57 and at most 2.08 by PLD" in one.evidence
     assert "ε = 5.23 in the limit, at least 4.13 and at most 5.26 by PLD" in one.evidence
-    assert f"{eight} = 9.94 in the limit, at least 7.93 and at most 9.70 by PLD" in other.evidence
-    assert "ε = 13.46 in the limit, at least 12.68 and at most 14.56 by PLD" in other.evidence
+    assert f"{eight} = 9.94 in the limit, at least 7.93 and at most 9.7 by PLD" in other.evidence
+    assert "ε = 13.5 in the limit, at least 12.7 and at most 14.6 by PLD" in other.evidence
     assert any(f"{eight} = 2.09 in the limit" in told for told in one.contrary)
 
 
@@ -136,8 +139,9 @@ def test_gradient_norms_are_drawn_by_kind_of_layer(fill):
         ["NoisyConv2d", "0.weight", 1, 3.0],
         ["NoisyConv2d", "0.weight", 2, 2.0],
     ]
-    axes = gradient_norms.drawn(table, "cpu", store).axes[0]
-    assert [text.get_text() for text in axes.get_legend().texts] == ["BatchNorm2d", "NoisyConv2d"]
+    figure = gradient_norms.drawn(table, "cpu", store)
+    assert [text.get_text() for text in figure.legends[0].texts] == ["convolution", "norm"]
+    assert len(figure.axes[0].get_lines()) == 2
 
 
 def test_a_table_of_batch_sizes_is_drawn(fill):

@@ -121,6 +121,12 @@ def test_a_damaged_file_is_refused(folder, damage, message):
     assert path.exists()
 
 
+def test_a_folder_in_a_files_place_is_refused(folder):
+    (folder / "mnist.npz").mkdir()
+    with pytest.raises(DataError, match=r"mnist.npz: expected an .npz file with .*; got IsADirectoryError"):
+        data.load("mnist")
+
+
 def test_an_unknown_data_set_is_refused():
     with pytest.raises(
         DataError,

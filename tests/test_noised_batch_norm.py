@@ -162,7 +162,7 @@ class TestInDPSGD:
             {"norm": "public_batch", "statistics_share": 0.0, "statistics_clip_norm": None},
             "public_examples: expected at least 1 for norm",
         ),
-        ({"public_dataset": "kmnist"}, "public_dataset: expected '', as there are no public_examples"),
+        ({"public_dataset": "kmnist"}, "public_dataset: expected '', as no public_examples are used"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, message):

@@ -8,7 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from lib import registry, tables
-from lib.notebook import WIDGET, Notebook, numbered, refresh
+from lib.notebook import PICTURES, WIDGET, Notebook, first_figure, numbered, refresh
 from lib.run import Run
 
 TABLES = ", ".join(registry.names("tables"))
@@ -76,6 +76,7 @@ def test_a_column_that_is_a_whole_number_stays_one(column):
         ({"rows": ["LeNet-7"]}, "rows: expected None or a list of some of LeNet-300-100, "),
         ({"rows": "LeNet-5"}, "rows: expected None or a list of some of LeNet-300-100, "),
         ({"rows": []}, "rows: expected None or a list of some of LeNet-300-100, "),
+        ({"rows": [["LeNet-5"]]}, "rows: expected None or a list of some of LeNet-300-100, "),
         ({"rows": 5}, "rows: expected None or a list of some of LeNet-300-100, "),
         ({"rows": ["LeNet-5", "LeNet-5"]}, "rows: expected None or a list of some of LeNet-300-100, "),
         ({"table": "mnist_si_dpsgd", "rows": ["LATENT [5]"]}, "rows: expected None or a list of some of DPSGD [1], "),
@@ -128,6 +129,16 @@ def test_notebooks_are_found_by_their_numbers():
 
 
 def test_a_number_that_no_notebook_has_is_refused():
-    for asked in (["3"], ["03", "3"]):
-        with pytest.raises(ValueError, match=r"number: expected how one of 00_tour, .* begins; got '3'"):
+    for asked in (["3"], ["03", "3"], ["03", ""]):
+        with pytest.raises(ValueError, match=rf"number: expected how one of 00_tour, .* begins; got '{asked[-1]}'"):
             numbered(*asked)
+
+
+def test_the_pictures_of_the_readme_are_figures_of_the_notebooks():
+    readme = (PICTURES.parent.parent / "README.md").read_text(encoding="utf-8")
+    pictures = sorted(PICTURES.iterdir())
+    assert len(pictures) == readme.count("](notebooks/pictures/") == 2
+    for picture in pictures:
+        (path,) = numbered(picture.stem)
+        assert picture.read_bytes() == first_figure(nbformat.read(path, as_version=4))
+        assert f"](notebooks/pictures/{picture.name})" in readme

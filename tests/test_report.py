@@ -53,6 +53,8 @@ def test_missing_cells_are_dashes_and_one_seed_has_no_spread(fill):
     lines = report.text(TABLE, "cpu", store).splitlines()
     assert sum("97.50 (1)" in line for line in lines) == 1
     assert next(line for line in lines if line.startswith("BN-LeNet-5")).count("–") == 6
+    left = f"{len(TABLE.cells) - len(TABLE.columns)} of {len(TABLE.cells)}"
+    assert any(line.startswith(f"not trained yet: {left} cells; ") for line in lines)
 
 
 def test_seeds_after_a_gap_are_not_counted(fill):

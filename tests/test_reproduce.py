@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,9 @@ def test_every_table_is_filled_in_tier_smoke(table, tmp_path):
         (["--backend", "threads"], "error: backend: expected one of loky, sequential, dask, ray; got 'threads'"),
         (["--precision", "half"], "error: precision: expected one of float32, bfloat16; got 'half'"),
         (["--jobs", "0"], "error: n_jobs: expected None or a whole number of at least 1; got 0"),
+        (["--list", "--tier", "huge"], "error: unknown tier 'huge'; expected one of smoke, cpu, paper"),
+        (["--list", "--jobs", "2"], "error: --list: expected --table and --seeds beside it alone; got n_jobs"),
+        (["--dry-run", "--seeds", "0"], "error: seeds: expected a whole number of at least 1; got 0"),
         (
             ["--list", "--table", "y"],
             f"error: unknown table 'y'; expected one of {', '.join(registry.names('tables'))}",
@@ -72,7 +76,7 @@ def test_the_list_says_what_is_stored_of_each_table(monkeypatch, fill, capsys):
     table = tables.load("agnews_noise")
     store = fill(table, lambda row, column, seed: [90.0], seeds=2)
     monkeypatch.setattr(command, "folder", lambda tier: store.root)
-    monkeypatch.setattr(sys, "argv", ["lib.reproduce", "--list", "--table", table.name])
+    monkeypatch.setattr(sys, "argv", ["lib.reproduce", "--list", "--table", table.name, "--seeds", "5"])
     command.main()
     heads, line, _ = capsys.readouterr().out.splitlines()
     assert heads.split("  ")[0] == "table"
@@ -83,7 +87,8 @@ def test_the_list_says_what_is_stored_of_each_table(monkeypatch, fill, capsys):
 
 
 def test_the_estimate_is_what_runs_like_it_took(tmp_path):
-    """Per epoch, the median; of another norm if there is none of this; unknown for another method."""
+    """Per epoch, the median; of another norm if there is none of this; unknown for another method, and for more
+    examples in every step."""
     store = Store(tmp_path, read_only=False)
     table = tables.load("mnist_noise")
     runs = [table.cell("LeNet-5", 0.0, seed=seed, tier="cpu", lr=0.1) for seed in range(5)]
@@ -94,6 +99,12 @@ def test_the_estimate_is_what_runs_like_it_took(tmp_path):
     assert times.seconds(runs[3]) == 20.0
     assert times.seconds(table.cell("BN-LeNet-5", 0.1, seed=0, tier="cpu", lr=0.1)) == 20.0
     assert times.seconds(table.cell("LeNet-300-100", 0.0, seed=0, tier="cpu", lr=0.1)) is None
+    public = tables.load("mnist_dpsgd_bn").cell("BN-LeNet-5, public alone", 3.0, seed=0, tier="cpu", lr=0.1)
+    store.write("mnist_dpsgd_bn", make_record(public, 90.0))
+    times = Times(store)
+    assert times.seconds(replace(public, seed=1, lr=0.2)) > 0
+    assert times.seconds(replace(public, public_examples=2 * public.public_examples)) is None
+    assert times.seconds(replace(runs[3], augmult=4, augmentation="crop")) is None
     parameters = {"table": "mnist_noise", "figure": None, "tier": "cpu", "seeds": 1}
     estimate = Estimate.of([parameters, parameters], store)
     # A run that is asked for twice is trained once.
@@ -118,7 +129,7 @@ def test_the_batch_ends_with_a_summary_and_names_what_failed(monkeypatch, tmp_pa
     monkeypatch.setattr(reproduce, "folder", lambda tier: tmp_path)
     monkeypatch.setattr(reproduce.ledger, "write", lambda readme: None)
     monkeypatch.setattr(reproduce, "run_notebook", lambda name, output, parameters: name if "01" in name else None)
-    how = {"tier": "cpu", "seeds": 1, "minutes": 5.0, "backend": None, "n_jobs": 1}
+    how = {"tier": "cpu", "seeds": 1, "minutes": 5.0, "backend": None, "n_jobs": 1, "precision": "float32"}
     with pytest.raises(reproduce.NotebookError, match=r"^01_noise_robustness$"):
         reproduce.reproduce(table=["mnist_noise", "mnist_si_dpsgd"], **how)
     first, second, *summary = capsys.readouterr().out.splitlines()

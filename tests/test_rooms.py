@@ -23,7 +23,7 @@ WITHOUT_TORCH = {
     "figures": {"accounting", "report", "store", "tables"},
     "claims": {"accounting", "registry", "report", "store", "tables"},
     "ledger": {"claims", "registry", "report", "store", "tables"},
-    "book": {"accounting", "ledger", "notebook", "registry", "store"},
+    "book": {"accounting", "figures", "ledger", "notebook", "registry", "report", "store", "tables"},
     "plan": {"run", "tables"},
     "notebook": {"plan", "store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains
     "reproduce": {"ledger", "notebook", "plan", "registry", "run", "store", "tables", "tuning"},

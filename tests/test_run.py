@@ -17,7 +17,10 @@ MODELS, METHODS = (", ".join(registry.names(room)) for room in ("models", "metho
 PINNED = {
     "c5c980d29bfd": {},
     "8a4514707b3a": {"seed": 3, "norm": "batch", "weight_noise_std": 2.0},
-    "5c074ee2033a": {"model": "lenet5", "lr_schedule": "linear", "validation_examples": 297, "test_draws": 0},
+    "5daa62a57236": {
+        **{"model": "lenet5", "lr_schedule": "linear", "validation_examples": 297},
+        **{"weight_noise_std": 0.1, "test_draws": 0},
+    },
 }
 
 
@@ -47,9 +50,6 @@ def test_every_field_counts_in_the_id():
         "lr_schedule": "linear",
         "seed": 1,
         "weight_noise_std": 0.1,
-        "weight_noise_on": "weights",
-        "weight_noise_draw": "epoch",
-        "test_draws": 0,
         "validation_examples": 9,
         "sampler": "poisson",
         "gradient_noise_std": 0.1,
@@ -69,7 +69,6 @@ def test_every_field_counts_in_the_id():
         "fix_converged": "epoch",
         "augmentation": "crop",
         "input_scale": "standardised",
-        "last_norm": "added",
         "first_weights": "noised",
         "noise_power": 0.5,
         "noise_bands": 2,
@@ -92,7 +91,9 @@ def test_every_field_counts_in_the_id():
     of_others = [falling, falling | {"lr_decay": 0.9}, then_constant, then_constant | {"lr_decay_epochs": 2}]
     of_others += [{"optimizer": "sgd", "momentum": 0.9}, {"norm": "batch", "test_statistics": "running"}]
     of_others += [{"mini_set_size": 2, "averaged_over": "examples"}]
-    of_others += [{"augmentation": "shift"}, VIEWS]
+    of_others += [{"augmentation": "shift"}, VIEWS, {"norm": "layer", "last_norm": "added"}]
+    noisy = {"weight_noise_on": "weights", "weight_noise_draw": "epoch", "test_draws": 0}
+    of_others += [{"weight_noise_std": 0.1, name: value} for name, value in noisy.items()]
     of_others += [{"clip_norm": 1.0} | further for further in ({"clip_norm_decay": 0.9}, {"clipped": "layer"})]
     ids |= {make_run(**settings).id for settings in of_statistics + of_others}
     assert len(ids | {make_run().id}) == len(changes) + 3 + len(of_statistics) + len(of_others)
@@ -117,6 +118,17 @@ def test_every_field_counts_in_the_id():
             {"sampler": "shuffled", "epsilon": 1.0},
             "accountant: expected one of gdp for sampler 'shuffled' under 'add_or_remove_one'; got 'pld', "
             "which covers poisson and with_replacement there",
+        ),
+        (
+            {"weight_noise_on": "weights"},
+            "weight_noise_on: expected 'weights_and_biases' for weight_noise_std 0.0; got 'weights'",
+        ),
+        ({"weight_noise_draw": "epoch"}, "weight_noise_draw: expected 'step' for weight_noise_std 0.0; got 'epoch'"),
+        ({"test_draws": 0}, "test_draws: expected 5 for weight_noise_std 0.0; got 0"),
+        ({"last_norm": "added"}, "last_norm: expected 'as_designed' for norm 'none'; got 'added'"),
+        (
+            {"public_examples": 4, "public_dataset": "kmnist"},
+            "public_dataset: expected '', as no public_examples are used for norm 'none'; got 'kmnist'",
         ),
         ({"lr": 0}, "lr: expected more than 0.0; got 0.0"),
         ({"lr": "0.1"}, "lr: expected float; got '0.1'"),

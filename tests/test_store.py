@@ -97,6 +97,16 @@ def test_what_a_killed_writer_left_beside_its_record_is_taken_away(filled):
     assert (published.exists(), unfinished.exists(), path.exists()) == (False, True, True)
 
 
+def test_an_unfinished_file_is_a_writers_until_it_is_old(tmp_path):
+    """Two commands that end together both write README."""
+    old, new = (tmp_path / f".README-{name}.part" for name in ("abc_12", "def_34"))
+    for part in (old, new):
+        part.write_text("")
+    os.utime(old, (0, 0))
+    store.write_text(tmp_path / "README.md", "x")
+    assert (old.exists(), new.exists()) == (False, True)
+
+
 def test_a_write_that_is_cut_off_leaves_no_record(tmp_path, monkeypatch):
     results = Store(tmp_path, read_only=False)
     for publish in ("link", "replace"):
@@ -141,13 +151,13 @@ def test_what_was_measured_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("text", ["", '{"results": {"atta', "[]", "{}", None])
+@pytest.mark.parametrize("text", ["", '{"results": {"atta', "[]", "{}", '{"results": {}, "env": {"torch": 2}}', None])
 def test_an_audit_that_is_damaged_or_missing_is_named_with_the_command_that_writes_it(tmp_path, monkeypatch, text):
     monkeypatch.setattr(store, "AUDITS", tmp_path)
     path = tmp_path / "v1.json"
     if text is not None:
         path.write_text(text)
-    expected = "no such file" if text is None else "expected what an audit found; got"
+    expected = "no such file" if text is None else "expected results and env; got"
     with pytest.raises(StoreError, match=f"{re.escape(str(path))}: {expected}.*; python -m lib.audit v1 writes it"):
         store.audit("v1")
 

@@ -209,6 +209,14 @@ def test_the_deadline_ends_a_run():
     [
         ({"batch_size": 1438}, "batch_size: expected 1 to 1437"),
         ({"validation_examples": 1437}, "validation_examples: expected 1 to 1436"),
+        (
+            {"model": "vgg16_narrow"},
+            r"model: expected one that takes \(1, 28, 28\), what 'none' makes of 'digits'; got 'vgg16_narrow': Given",
+        ),
+        (
+            {"public_dataset": "stripes_rgb", "public_examples": 4, "norm": "batch", "test_statistics": "public"},
+            r"public_dataset: expected one with inputs of shape \(1, 28, 28\), .*; got 'stripes_rgb', \(3, 8, 8\)",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_the_data_are_refused(changes, message):

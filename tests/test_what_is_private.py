@@ -31,13 +31,6 @@ class TestPrivateCells:
         assert lines.loc["SI-DPSGD (LeNet-5)", "recomputed"] == accounting.epsilon(**how, accountant="rdp")
         assert lines.loc["DPSGD (LeNet-5)", "recomputed"] == lines.loc["DPSGD (LeNet-5)", "proven"] == 1.0
 
-    def test_as_text_what_is_missing_is_a_dash(self, fill):
-        store = fill(TABLE, lambda row, column, seed: [90.0] if column == 1.0 else None)
-        text = report.private_text(report.private_cells("cpu", store))
-        lines = [line.split() for line in text.splitlines()]
-        assert ["mnist_si_dpsgd", "DPSGD", "(LeNet-5)", "1", "94.11", "90.00", "(1)", "1", "1", "1", "–"] in lines
-        assert ["mnist_si_dpsgd", "DPSGD", "(LeNet-5)", "7", "97.01", *"–––––"] in lines
-
     def test_our_own_tables_are_not_the_papers(self, fill):
         assert report.private_cells("cpu", fill(SPECTRUM, lambda *_: [90.0])).empty
 

@@ -5,7 +5,6 @@ ratio to the first variant and its quartiles.  One file of this folder is one be
 """
 
 import gc
-import json
 import math
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 
 from lib import environment, registry
-from lib.store import BENCHMARKS, write_measured
+from lib.store import BENCHMARKS, check_writable, measured, write_measured
 
 Step = Callable[[], None]
 Numbers = dict[str, float]
@@ -92,7 +91,7 @@ def stored(name: str, device: str) -> dict[str, Any]:
     found = sorted(path.stem for path in BENCHMARKS.glob("*.json"))
     if f"{name}-{device}" not in found:
         raise ValueError(f"bench: expected one of {', '.join(found) or 'none, as none is stored'}; got {name}-{device}")
-    return json.loads((BENCHMARKS / f"{name}-{device}.json").read_text(encoding="utf-8"))
+    return measured(BENCHMARKS / f"{name}-{device}.json", f"python -m lib.bench {name}")
 
 
 def text(results: dict[str, dict[str, Numbers]]) -> str:
@@ -107,10 +106,12 @@ def text(results: dict[str, dict[str, Numbers]]) -> str:
 
 
 def run(names: list[str] | None = None) -> None:
-    """Measure and store the named benches, all by default."""
+    """Measure and store the named benches, all by default; what cannot be done is refused before any is measured."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    for name in names or registry.names("bench"):
+    benches = {name: registry.load("bench", name) for name in names or registry.names("bench")}
+    check_writable(BENCHMARKS)
+    for name, bench in benches.items():
         started, clock = datetime.now(UTC), time.perf_counter()
-        results = registry.load("bench", name).measure(device)
+        results = bench.measure(device)
         print(text(results), flush=True)
         print(write(name, results, device, seconds=time.perf_counter() - clock, started=started), flush=True)

@@ -1,7 +1,8 @@
 """Batch norm with public images: DPSGD steps of LeNet-5 with each kind of statistics against a plain one, and v2's test
 phase in batches against its loop over single images.
 
-A step is 512 private images in microbatches.  Its peak memory is that of a microbatch and its public rows.
+A step is 512 private images in microbatches.  Its peak memory is that of a microbatch and its public rows.  Variants
+are called as the rows of :mod:`lib.tables.mnist_dpsgd_bn`: gradients go through the statistics, unless as constants.
 """
 
 from functools import partial
@@ -16,22 +17,21 @@ from lib.layers import WithPublic
 from lib.run import Run
 
 NORM = "public_batch_without_affine"
+CONSTANTS, THROUGH = {"norm": NORM}, {"norm": NORM, "public_examples": 8, "statistics_gradient": "on"}
 STEPS = {  # variant → changes to the plain run
     "plain": {},
     "layer norm": {"norm": "layer_without_affine"},
     "layer norm, four views": {"norm": "layer_without_affine", "augmentation": "shift", "augmult": 4},
-    "public alone, M = 128": {"norm": NORM, "public_examples": 128},
     "noised running averages": {
         "norm": "noised_batch_without_affine",
         "statistics_share": 0.2,
         "statistics_clip_norm": 3.0,
     },
-    "each example with public, M = 30": {"norm": NORM, "public_examples": 30, "statistics": "per_example"},
-    "public alone, M = 8, gradient through": {"norm": NORM, "public_examples": 8, "statistics_gradient": "on"},
-    "mixed, M = 8, 8 private, gradient through": {
-        **{"norm": NORM, "public_examples": 8, "statistics_gradient": "on"},
-        **{"statistics": "mixed", "statistics_batch": 8},
-    },
+    "public alone, as constants, M = 128": CONSTANTS | {"public_examples": 128},
+    "each example with public, as constants, M = 30": CONSTANTS | {"public_examples": 30, "statistics": "per_example"},
+    "public alone, M = 8": THROUGH,
+    "each example with public, M = 8": THROUGH | {"statistics": "per_example"},
+    "as printed, M = 8, 8 private": THROUGH | {"statistics": "mixed", "statistics_batch": 8},
 }
 EXAMPLES, BATCH, ROUNDS = 60_000, 512, 8
 TEST_IMAGES, TEST_PUBLIC, TEST_ROUNDS = 500, 30, 3

@@ -21,8 +21,9 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 
-from lib import accounting, ledger
+from lib import accounting, ledger, registry, tables
 from lib.book._formulas import with_formulas
+from lib.book._pictures import pictures
 from lib.book._style import STYLE
 from lib.notebook import WIDGET
 from lib.store import Store
@@ -37,10 +38,12 @@ def page(store: Store, notebooks: Sequence[Path]) -> str:
     folding = mistune.create_markdown(escape=False, plugins=["table"])  # the ledger's details and line breaks are HTML
     found = ledger.ledger(store).replace(f"({ledger.REPORT}#", "(#")  # its exhibits are on this page
     # Exhibit by exhibit: the parser's time grows with the square of the length.
-    exhibits = "".join(markdown(part) for part in re.split(r"\n(?=## )", ledger.page(store)))
+    head, *exhibits = re.split(r"\n(?=## )", ledger.page(store))
+    every = map(tables.load, registry.names("tables"))
+    shown = "".join(markdown(part) + pictures(table, store) for part, table in zip(exhibits, every, strict=True))
     parts = [
         ("claims", "What the papers claim, and what we found", folding(found)),
-        ("report", "Every exhibit, printed and ours", exhibits),
+        ("report", "Every exhibit, printed and ours", markdown(head) + shown),
         *((path.stem, *_notebook(path)) for path in notebooks),
     ]
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)

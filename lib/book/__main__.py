@@ -20,6 +20,8 @@ def main() -> None:
         book.documentation(out / "api")
     except (StoreError, ValueError, OSError) as error:
         raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit("stopped") from None
     print("→ README.md, results/REPORT.md, out/report.html, out/api")
 
 

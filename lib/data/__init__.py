@@ -79,13 +79,13 @@ def _file(name: str) -> tuple[Path, int]:
 def _read(name: str, *files_and_device: tuple[Path, int] | str) -> Dataset:
     *files, device = files_and_device
     paths = [path for path, _ in files]
-    sha256 = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
     of_texts = name in WORD_VECTORS | RANDOM_VECTORS
     kinds = ("text", "labels") if of_texts else ("images", "labels")
     # KMNIST serves as public images only, and its file may hold the test split alone.
     arrays = _arrays(paths[0], [f"{s}_{k}" for s in ("train", "test") for k in kinds], partly=name == "kmnist")
+    vectors = _arrays(paths[1], ["words", "vectors"]) if name in WORD_VECTORS else {}
+    sha256 = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
     if of_texts:
-        vectors = _arrays(paths[1], ["words", "vectors"]) if name in WORD_VECTORS else {}
         return _of_texts(name, sha256, arrays, vectors, device)
     if "train_images" not in arrays:
         arrays |= {"train_images": arrays["test_images"][:0], "train_labels": arrays["test_labels"][:0]}

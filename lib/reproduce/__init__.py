@@ -95,7 +95,7 @@ def asked(
     minutes: float | None,
     backend: str | None,
     n_jobs: int | None,
-    precision: str = "float32",
+    precision: str,
 ) -> list[Parameters]:
     """The parameters of every notebook to run, the largest first, so that none is left alone at the end.
 
@@ -124,7 +124,7 @@ def reproduce(*, table: list[str] | None, **plan: Any) -> None:
     store = Store(folder(plan["tier"]), read_only=False)
     to_train, stored = Estimate.of(notebooks, store), len(store)
     workers = plan["n_jobs"] or os.cpu_count() or 1
-    at_once = os.cpu_count() or 1 if notebooks[0]["backend"] == "sequential" else 1
+    at_once = workers if notebooks[0]["backend"] == "sequential" else 1
     others = other_notebooks() if table is None else []
     out = OUT / plan["tier"]
     done = list(

@@ -11,13 +11,14 @@ from lib.run.allowed import PRECISIONS
 from lib.store import Store, StoreError, folder
 
 
-def listing(names: list[str] | None) -> str:
+def listing(names: list[str] | None, seeds: int | None) -> str:
     """The tables, their notebooks and sources, and for each tier how many runs are stored + how many missing."""
     every = [tables.load(name) for name in names or registry.names("tables")]
     stores = {tier: Store(folder(tier)) for tier in tables.TIERS}
-    lines = [("table", "notebook", "source", *(f"{tier}, seeds: {SEEDS[tier]}" for tier in tables.TIERS))]
+    seeds = SEEDS if seeds is None else dict.fromkeys(SEEDS, seeds)
+    lines = [("table", "notebook", "source", *(f"{tier}, seeds: {seeds[tier]}" for tier in tables.TIERS))]
     for table in every:
-        counts = (tuning.stored_and_missing(table, tier, SEEDS[tier], stores[tier]) for tier in tables.TIERS)
+        counts = (tuning.stored_and_missing(table, tier, seeds[tier], stores[tier]) for tier in tables.TIERS)
         lines.append((table.name, table.notebook, table.source, *(f"{a} + {b}" for a, b in counts)))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     told = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
@@ -45,13 +46,19 @@ def main() -> None:
         "--precision", default=PRECISIONS[0], help=f"{', '.join(PRECISIONS)} (default: {PRECISIONS[0]})"
     )
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--list", action="store_true", help="say which tables there are, and what is stored of them")
+    only.add_argument(
+        "--list", action="store_true", help="say which tables there are, and what is stored in every tier"
+    )
     only.add_argument("--dry-run", action="store_true", help="say what would be trained, and how long its like took")
     arguments = vars(parser.parse_args())
     listed, dry = arguments.pop("list"), arguments.pop("dry_run")
     try:
         if listed:
-            print(listing(arguments["table"]))
+            reproduce.asked(**arguments)
+            told = ("table", "seeds")
+            if unused := [n for n, value in arguments.items() if n not in told and value != parser.get_default(n)]:
+                raise ValueError(f"--list: expected --table and --seeds beside it alone; got {', '.join(unused)}")
+            print(listing(arguments["table"], arguments["seeds"]))
         elif dry:
             print(dry_run(**arguments))
         else:

@@ -9,9 +9,8 @@ from lib.run import Run
 from lib.store import Store
 from lib.tables import Row
 
-# What a run's time depends on, the most important first; stored runs must be alike in the first ESSENTIAL of them.
-LIKENESS = ("dataset", "model", "method", "norm", "statistics", "statistics_gradient", "batch_size")
-ESSENTIAL = 3
+ESSENTIAL = ("dataset", "model", "method", "augmult")  # what a run's time depends on most
+LIKENESS = ("norm", "statistics", "statistics_gradient", "statistics_batch", "batch_size")  # and less, in this order
 
 
 class Times:
@@ -21,19 +20,21 @@ class Times:
         self._per_epoch: dict[tuple, list[float]] = {}
         for _, record in store.filed():
             run = Run.from_dict(record["run"])
-            for kept in range(ESSENTIAL, len(LIKENESS) + 1):
+            for kept in range(len(LIKENESS) + 1):
                 self._per_epoch.setdefault(_key(run, kept), []).append(record["env"]["seconds"] / run.epochs)
 
     def seconds(self, run: Run) -> float | None:
         """The median time per epoch of the stored runs that are most like ``run``, times its epochs; None: unknown."""
-        for kept in range(len(LIKENESS), ESSENTIAL - 1, -1):
+        for kept in reversed(range(len(LIKENESS) + 1)):
             if found := self._per_epoch.get(_key(run, kept)):
                 return median(found) * run.epochs
         return None
 
 
 def _key(run: Run, kept: int) -> tuple:
-    return tuple(getattr(run, name) for name in LIKENESS[:kept])
+    """Public examples that every step passes through the network are essential, too."""
+    public = run.public_examples if run.norm.startswith("public_batch") else 0
+    return (public, *(getattr(run, name) for name in ESSENTIAL + LIKENESS[:kept]))
 
 
 @dataclass(frozen=True)

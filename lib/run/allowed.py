@@ -90,9 +90,10 @@ def at_least(name: str, value: float | None, least: float, *, exclusive: bool = 
 def check_statistics(run: Any) -> None:
     """Settings of batch norm's statistics belong to the norms that have them, which need them."""
     public, noised = run.norm.startswith("public_batch"), run.norm.startswith("noised_batch")
+    used = run.public_examples > 0 and (public or run.test_statistics == "public" or run.gradient_norm_examples > 0)
     expected = {  # field → what is expected of it here, and whether it is that
         "public_examples": ("at least 1", not public or run.public_examples > 0),
-        "public_dataset": ("'', as there are no public_examples", run.public_examples > 0 or not run.public_dataset),
+        "public_dataset": ("'', as no public_examples are used", used or not run.public_dataset),
         "statistics": ("'public'", public or run.statistics == "public"),
         "statistics_gradient": ("'off'", public or run.statistics_gradient == "off"),
         "statistics_batch": ("0, as statistics are not mixed", run.statistics == "mixed" or not run.statistics_batch),
@@ -119,6 +120,10 @@ def check_unused(run: Any) -> None:
         ("momentum", 0.0, run.optimizer == "sgd", "optimizer"),
         ("lr_decay", 1.0, decays, "lr_schedule"),
         ("lr_decay_epochs", 0, run.lr_schedule == "linear_then_constant", "lr_schedule"),
+        ("weight_noise_on", "weights_and_biases", run.weight_noise_std > 0, "weight_noise_std"),
+        ("weight_noise_draw", "step", run.weight_noise_std > 0, "weight_noise_std"),
+        ("test_draws", 5, run.weight_noise_std > 0, "weight_noise_std"),
+        ("last_norm", "as_designed", run.norm != "none", "norm"),
         ("averaged_over", "vectors", run.mini_set_size > 1, "mini_set_size"),
         ("clipped", "gradient", run.clip_norm is not None, "clip_norm"),
         ("clip_norm_decay", 1.0, run.clip_norm is not None, "clip_norm"),

@@ -23,7 +23,7 @@ def of_dask(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
     here = {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
     try:
         client = Client(plan.scheduler) if plan.scheduler is not None else Client(**here)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"scheduler: expected one of dask that answers; got {plan.scheduler!r}: {error}") from error
     with client:
         yield partial(_by_dask, client)

@@ -109,6 +109,8 @@ def _finished(
     trainings = [found or Training(run, device, precision) for found, run in zip(trainings, runs, strict=True)]
     for training in trainings:
         training.attach(trainings[0].data if training is not trainings[0] else None)
+    if not trainings[0].step:
+        trainings[0].try_out()
 
     def pause() -> None:
         late = deadline is not None and time.time() > deadline

@@ -50,6 +50,12 @@ def _without_public(run: Run, dataset: Dataset) -> Data:
                 f"public_examples: expected at most {len(other.test_labels)}, the test images of {other.name}; "
                 f"got {run.public_examples}"
             )
+        shape = dataset.train_inputs.shape[1:]
+        if not run.pretrained_on and other.test_inputs.shape[1:] != shape:
+            raise ValueError(
+                f"public_dataset: expected one with inputs of shape {tuple(shape)}, as those of {run.dataset!r}; "
+                f"got {other.name!r}, {tuple(other.test_inputs.shape[1:])}"
+            )
         images, labels = other.test_inputs[: run.public_examples], other.test_labels[: run.public_examples]
         if run.pretrained_on:
             images = pretrained.features(run, images)

@@ -64,6 +64,18 @@ class Training:
         self.generators = {purpose: generator(run.seed, purpose, self.device) for purpose in self.PURPOSES}
         self.optimizer, self.schedule = optimizer_of(self.method, self.model)
 
+    @torch.no_grad()
+    def try_out(self) -> None:
+        """One example's pass, as in a test.  ``ValueError`` where the model does not take the inputs: torch's own error
+        names the shapes of one layer, and not what to change."""
+        x = preprocessing_of(self.run, self._dataset).testing(self._dataset.train_inputs[:1])
+        try:
+            self.model.eval()(x)
+        except RuntimeError as error:
+            shape, run = tuple(x.shape[1:]), self.run
+            made = f"what {run.augmentation!r} makes of {run.dataset!r}"
+            raise ValueError(f"model: expected one that takes {shape}, {made}; got {run.model!r}: {error}") from error
+
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: value for name, value in vars(self).items() if name not in ("data", "_dataset", "_public")}
         return kept | {"_seconds": self.seconds, "_clock": None}
