@@ -3,7 +3,6 @@
 Nothing in either is typed by hand, and neither holds a date or a machine: the same results give the same text.
 """
 
-import json
 import math
 import re
 from collections import Counter
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from lib import claims, registry, report, tables
 from lib.claims import Claim, Verdict
-from lib.store import BENCHMARKS, RESULTS, Record, Store, write_text
+from lib.store import BENCHMARKS, RESULTS, Record, Store, measured, write_text
 from lib.tables import Table
 
 BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
@@ -121,9 +120,9 @@ def speed(folder: Path) -> str:
     """What a private step costs, as a Markdown table: time × the first variant's, and peak memory likewise."""
     lines = ["| network, batch | step | time | peak memory |", "|---|---|---|---|"]
     for path in sorted(path for name in STEPS for path in folder.glob(f"{name}-*.json")):
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        env = stored["env"]
-        bench = path.stem.rpartition("-")[0].replace("_", " ").capitalize()
+        name = path.stem.rpartition("-")[0]
+        stored = measured(path, f"python -m lib.bench {name}")
+        env, bench = stored["env"], name.replace("_", " ").capitalize()
         machine = f"{env['device']}, {env['flags']['threads']} threads, torch {env['torch']}"
         lines.append(f"| **{bench}**; {machine} | | | |")
         for network, variants in stored["results"].items():

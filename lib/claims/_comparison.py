@@ -129,7 +129,6 @@ def compared(
     store: Store,
     *,
     columns: Sequence[Column] | None = None,
-    margin: float = 0.0,
 ) -> list[tuple[bool | None, str, Row, Column]]:
     """For each pair, at every finite ε or at ``columns``: whether the first row is above the second, the evidence, and
     of which row and column it is."""
@@ -137,7 +136,7 @@ def compared(
     finite = [column for column in columns or tables.load(table).columns if column is not None]
     for (better, worse), column in product(pairs, finite):
         one, other = found[better, column], found[worse, column]
-        ok, why = above(one, other, margin, of=len(pairs) * len(finite))
+        ok, why = above(one, other, of=len(pairs) * len(finite))
         gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
         text = f"{head(table, column)}: {better} {told(one)}, {worse} {told(other)}{gap}{why}"
         parts.append((ok, text, better, column))

@@ -28,10 +28,10 @@ class Verdict:
         """The status, and below it a line for each piece of evidence."""
         return "\n  ".join([self.status, *self.evidence.split("; ")])
 
-    def in_short(self, most: int = 2) -> str:
-        """The tally, at most so many of the decisive numbers, one contrary, and how many more there are of each."""
+    def in_short(self) -> str:
+        """The tally, at most two of the decisive numbers, one contrary, and how many more there are of each."""
         told = []
-        for numbers, shown in ((self.decisive, most), (self.contrary, 1)):
+        for numbers, shown in ((self.decisive, 2), (self.contrary, 1)):
             told += numbers[:shown] + (f"and {len(numbers) - shown} more",) * (len(numbers) > shown)
         return self.tally + ("; ".join(told) or self.evidence)
 

@@ -83,18 +83,18 @@ def at_column(table: Table, tier: str, store: Store, *, column: Column) -> Figur
 
 
 def against_epoch(table: Table, tier: str, store: Store) -> Figure:
-    """Accuracy against epoch, on a logarithmic axis: a panel for each row, all on one scale, a line for each column;
-    the band is the standard error over seeds."""
+    """Accuracy against epoch, on a logarithmic axis: a panel for each row that has runs, all on one scale, a line for
+    each column; the band is the standard error over seeds."""
     frame = report.curves(table, tier, store)
-    figure, panels = _panels(list(table.rows), width=5.5, height=4.2)
+    rows = list(dict.fromkeys(frame["row"]))
+    figure, panels = _panels(rows, width=5.5, height=4.2)
     names = dict(zip(table.columns, report.heads(table), strict=True))
     palette = dict(zip(names.values(), sns.color_palette(HUES, len(names)), strict=True))
-    for axes, row in zip(panels, table.rows, strict=False):
+    for axes, row in zip(panels, rows, strict=False):
         of_row = frame[frame["row"] == row].assign(line=lambda part: part["column"].map(names))
-        if len(of_row):
-            sns.lineplot(of_row, x="epoch", y="accuracy", hue="line", palette=palette, errorbar="se", ax=axes)
-            axes.get_legend().remove()
-        axes.set(title=row, xlabel="epoch", ylabel="", xscale="log", xlim=(0.9, 1.1 * max(frame["epoch"], default=1)))
+        sns.lineplot(of_row, x="epoch", y="accuracy", hue="line", palette=palette, errorbar="se", ax=axes)
+        axes.get_legend().remove()
+        axes.set(title=row, xlabel="epoch", ylabel="", xscale="log", xlim=(0.9, 1.1 * max(frame["epoch"])))
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_locator(NullLocator())

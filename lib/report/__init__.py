@@ -11,7 +11,6 @@ import pandas as pd
 from lib.report import privacy_words
 from lib.report.cells import differences as differences
 from lib.report.cells import private_cells as private_cells
-from lib.report.cells import private_text as private_text
 from lib.report.frames import accuracy as accuracy
 from lib.report.frames import curves as curves
 from lib.report.frames import gradient_norms as gradient_norms
@@ -66,14 +65,27 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             "ours: mean ± standard error (number of seeds); accuracy after the last epoch",
             *(["* at an end of the step sizes searched: another may be better"] if cells["at_an_end"].any() else []),
             *(f"{row}, not run: {why}" for row, why in table.not_run.items()),
+            *_not_trained(table, cells),
             *([f"tier {tier}: {table.notes[tier]}"] if tier in table.notes else []),
             *([f"elsewhere: {table.elsewhere}"] if table.elsewhere else []),
             *(["ε: claimed / proven / audited", _framed(epsilons, table)] if each_private else []),
             *data(table, tier, store),
-            f"privacy (claimed / proven / audited ε): {privacy(table, tier, store)}",
+            f"privacy (claimed / proven / audited ε): {_privacy_line(table, tier, store)}",
             f"command: {command(table, tier, store)}",
         ]
     )
+
+
+def _not_trained(table: Table, cells: pd.DataFrame) -> list[str]:
+    trained = sum(cells["n"] > 0)
+    left = len(table.cells) - trained
+    how_long = "the command below, with --dry-run, says how long that takes"
+    return [f"not trained yet: {left} of {len(table.cells)} cells; {how_long}"] if left else []
+
+
+def _privacy_line(table: Table, tier: str, store: Store) -> str:
+    said = privacy(table, tier, store)
+    return f"{said}; claim not proven: see notebook 06" if "claim not proven" in said else said
 
 
 def _settings(cell: Any) -> str:

@@ -87,21 +87,3 @@ def _as_dpsgd(block: dict[str, Any]) -> float:
         accountant="rdp" if "rdp" in accounting.accountants(**how) else own,
         **how,
     )
-
-
-def private_text(cells: pd.DataFrame) -> str:
-    """The lines, with a dash where there is nothing."""
-    shown = pd.DataFrame(
-        {
-            "table": cells["table"],
-            "row": cells["row"],
-            "column": cells["column"].map("{:g}".format),
-            "printed": ["–" if cell is None else cell.text for cell in cells["printed"]],
-            "ours": [f"{mean:.2f} ({n})" if n else "–" for mean, n in zip(cells["mean"], cells["n"], strict=True)],
-            **{
-                head: ["–" if pd.isna(value) else f"{value:.3g}" for value in cells[head]]
-                for head in ("claimed", "recomputed", "proven", "audited")
-            },
-        }
-    )
-    return shown.to_string(index=False)

@@ -15,6 +15,9 @@ SHARED_BY = {"smoke": 16, "cpu": 8, "paper": 32}  # private examples that share 
 EPOCHS = {"smoke": (1, 1, 1, 1, 1), "cpu": (3, 3, 3, 3, 2), "paper": (30, 30, 40, 40, 15)}  # by regime of ε
 SEARCH_EPOCHS = {"smoke": 1, "cpu": 1, "paper": 10}
 NORM = "public_batch_without_affine"
+NOTES = {
+    "cpu": "batch norm sees 8 public images, as constants 128; v2's own has statistics of these and 8 private ones"
+}
 
 
 def with_public(run: Run, tier: str, *, statistics: str = "public", gradient: str = "on", most: int = 128) -> Run:

@@ -105,5 +105,6 @@ TABLE = Table(
     grid=mnist_si_dpsgd.TABLE.grid,
     tuning=tuning,
     tuned=mnist_si_dpsgd.TABLE.tuned,
+    notes=_public.NOTES,
     elsewhere=mnist_si_dpsgd.ELSEWHERE,
 )
