@@ -1,6 +1,7 @@
 """Noisy layers: twins of torch's at σ = 0, the right noise otherwise."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lib.layers import NoisyConv2d, NoisyLinear, NoisyLSTM, held_noise, noisy_layers, set_weight_noise
+from lib.layers import MaxPool2d, NoisyConv2d, NoisyLinear, NoisyLSTM, held_noise, noisy_layers, set_weight_noise
 
 sizes = st.integers(1, 6)
 
@@ -176,3 +177,29 @@ def test_lstm_noise_is_drawn_once_for_all_time_steps_or_at_each(every_time_step,
         assert torch.equal(layer(torch.ones(2, 7, 3)), layer(torch.ones(2, 7, 3)))
     assert len(drawn) == draws + 1
     assert not torch.equal(layer(torch.ones(2, 7, 3)), layer(torch.ones(2, 7, 3)))
+
+
+@given(
+    shape=st.tuples(*(st.integers(1, 9) for _ in range(4))),
+    kernel=st.integers(1, 3),
+    stride=st.none() | st.integers(1, 4),
+    padding=st.integers(0, 1),
+    ceil_mode=st.booleans(),
+)
+def test_max_pool_is_its_twin_with_and_without_a_gradient(shape, kernel, stride, padding, ceil_mode):
+    settings = {"stride": stride, "padding": min(padding, kernel // 2), "ceil_mode": ceil_mode}
+    own, twin = MaxPool2d(kernel, **settings), nn.MaxPool2d(kernel, **settings)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    x[0, 0, -1, -1] = math.nan
+    try:
+        expected = twin(x)
+    except RuntimeError as error:  # a window larger than x
+        with torch.no_grad(), pytest.raises(RuntimeError, match=re.escape(str(error))):
+            own(x)
+        return
+    with torch.no_grad():
+        torch.testing.assert_close(own(x), expected, rtol=0, atol=0, equal_nan=True)
+    first, second = x.clone().requires_grad_(), x.clone().requires_grad_()
+    own(first).nansum().backward()
+    twin(second).nansum().backward()
+    assert torch.equal(first.grad, second.grad)

@@ -1,5 +1,6 @@
 """Layers of the papers, drop-in twins of torch's: same arguments, same ``state_dict``."""
 
+from lib.layers.max_pool2d import MaxPool2d as MaxPool2d
 from lib.layers.noised_batch_norm import NoisedBatchNorm as NoisedBatchNorm
 from lib.layers.noisy_conv2d import NoisyConv2d as NoisyConv2d
 from lib.layers.noisy_linear import NoisyLinear as NoisyLinear

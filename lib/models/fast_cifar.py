@@ -7,7 +7,7 @@ at K = 10 with batch norm.
 
 from torch import Tensor, nn
 
-from lib.layers import NoisyConv2d, NoisyLinear
+from lib.layers import MaxPool2d, NoisyConv2d, NoisyLinear
 from lib.models import norm_layer
 
 
@@ -46,12 +46,12 @@ def build(*, norm: str, activation: type[nn.Module], classes: int, width: int = 
     return nn.Sequential(
         *convolution(3, width, 32),
         *convolution(width, 2 * width, 32),
-        nn.MaxPool2d(2),
+        MaxPool2d(2),
         Residual(*convolution(2 * width, 2 * width, 16), *convolution(2 * width, 2 * width, 16)),
         *convolution(2 * width, 4 * width, 16),
-        nn.MaxPool2d(2),
+        MaxPool2d(2),
         *convolution(4 * width, 8 * width, 8),
-        nn.MaxPool2d(2),
+        MaxPool2d(2),
         Residual(*convolution(8 * width, 8 * width, 4), *convolution(8 * width, 8 * width, 4)),
         nn.AdaptiveMaxPool2d(1),
         nn.Flatten(),  # (B, 8·width)

@@ -6,7 +6,7 @@ follows every trainable layer, the last one included, on the pre-activations as 
 
 from torch import nn
 
-from lib.layers import NoisyConv2d, NoisyLinear
+from lib.layers import MaxPool2d, NoisyConv2d, NoisyLinear
 from lib.models import norm_layer
 
 
@@ -14,10 +14,10 @@ def build(*, norm: str, activation: type[nn.Module], classes: int) -> nn.Module:
     """Images (B, 1, 28, 28) → logits (B, K)."""
     return nn.Sequential(
         NoisyConv2d(1, 6, 5, padding=2),  # (B, 6, 28, 28)
-        *norm_layer(norm, 6, 28, 28, pool=nn.MaxPool2d(2)),
+        *norm_layer(norm, 6, 28, 28, pool=MaxPool2d(2)),
         activation(),  # max and a rising activation commute; pooling first saves three quarters of the work
         NoisyConv2d(6, 16, 5),  # (B, 16, 10, 10)
-        *norm_layer(norm, 16, 10, 10, pool=nn.MaxPool2d(2)),
+        *norm_layer(norm, 16, 10, 10, pool=MaxPool2d(2)),
         activation(),
         nn.Flatten(),  # (B, 400)
         NoisyLinear(400, 120),

@@ -5,7 +5,7 @@ A norm layer after every trainable layer but the last.  2,462,282 parameters at 
 
 from torch import nn
 
-from lib.layers import NoisyLinear
+from lib.layers import MaxPool2d, NoisyLinear
 from lib.models import norm_layer
 from lib.models.vgg16 import BLOCKS, convolutions
 
@@ -17,7 +17,7 @@ def build(*, norm: str, activation: type[nn.Module], classes: int, width: int = 
     """
     return nn.Sequential(
         *convolutions(BLOCKS[:3], width, norm, activation),
-        nn.MaxPool2d(2),  # (B, 4·width, 4, 4)
+        MaxPool2d(2),  # (B, 4·width, 4, 4)
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),  # (B, 4·width)
         NoisyLinear(4 * width, 512),

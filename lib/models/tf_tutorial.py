@@ -6,7 +6,7 @@ after each trainable layer but the last; the tutorial's local response normalisa
 
 from torch import nn
 
-from lib.layers import NoisyConv2d, NoisyLinear
+from lib.layers import MaxPool2d, NoisyConv2d, NoisyLinear
 from lib.models import norm_layer
 
 
@@ -15,11 +15,11 @@ def build(*, norm: str, activation: type[nn.Module], classes: int) -> nn.Module:
     return nn.Sequential(
         NoisyConv2d(3, 64, 5, padding=2),  # (B, 64, 24, 24)
         *norm_layer(norm, 64, 24, 24),
-        nn.MaxPool2d(2),  # max and a rising activation commute; pooling first saves three quarters of the work
+        MaxPool2d(2),  # max and a rising activation commute; pooling first saves three quarters of the work
         activation(),
         NoisyConv2d(64, 64, 5, padding=2),  # (B, 64, 12, 12)
         *norm_layer(norm, 64, 12, 12),
-        nn.MaxPool2d(2),
+        MaxPool2d(2),
         activation(),
         nn.Flatten(),  # (B, 2304)
         NoisyLinear(2304, 384),

@@ -7,7 +7,7 @@ without the last of its 16 norm layers, and with a 17th after the linear layer.
 
 from torch import nn
 
-from lib.layers import NoisyConv2d, NoisyLinear
+from lib.layers import MaxPool2d, NoisyConv2d, NoisyLinear
 from lib.models import norm_layer
 
 BLOCKS = ((1, 2), (2, 2), (4, 4), (8, 4), (8, 4))  # channels as multiples of the first block's, convolutions
@@ -36,7 +36,7 @@ def convolutions(
             before = after
         if place < len(blocks):
             # Rounded up, which 32×32 images do not need: the 8×8 ones of tier smoke shrink to 1×1 and stay there.
-            layers.append(nn.MaxPool2d(2, ceil_mode=True))
+            layers.append(MaxPool2d(2, ceil_mode=True))
             size //= 2
     return layers
 
