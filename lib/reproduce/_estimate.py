@@ -9,7 +9,7 @@ from lib.run import Run
 from lib.store import Store
 from lib.tables import Row
 
-ESSENTIAL = ("dataset", "model", "method", "augmult")  # what a run's time depends on most
+ESSENTIAL = ("dataset", "model", "pretrained_on", "method", "augmult")  # what a run's time depends on most
 LIKENESS = ("norm", "statistics", "statistics_gradient", "statistics_batch", "batch_size")  # and less, in this order
 
 
