@@ -4,16 +4,12 @@ v2's batch norm takes its statistics from private and public images together, wh
 ("BN-LeNet-5", as printed).  Beside it, what is: the statistics of each example and the public images, of the public
 images alone (gradients flowing through them, or not), noised running averages, and group norm.
 
-Settings are those of :mod:`lib.tables.mnist_si_dpsgd`, of which the plain and the LN row are the same runs; every row's
+Settings are those of :mod:`lib.tables.mnist_si_dpsgd`, of which plain and LN rows are the same runs; every row's
 step size is searched in the same way, over twice the step sizes for group norm and four times for constant and for
 noised statistics, where first searches on validation examples ended at the longest.  Where gradients flow through the
 public images an example costs as much as 1 + M of them, so tier ``cpu`` has few of them, and all batch norms have fewer
 epochs there, and two searches for six columns; "LN-LeNet-5, as short" is trained as briefly, for comparison.  Without
 that flow ReLU networks train badly, and tanh is used.
-
-What else is sound: layer norm with augmentation multiplicity (De et al. 2022), four views of every example that are
-shifted by up to a pixel, and twice the epochs; at ε = ∞ one shifted view.  Its step sizes are those that were found for
-layer norm alone.  Views and epochs were chosen in seven exploratory runs at ε = 7 and 1, on validation examples.
 """
 
 from dataclasses import replace
@@ -37,7 +33,6 @@ class Row(NamedTuple):
     public: dict[str, str] | None = None
     short: bool = True
     step: float = 1.0  # factor on the step sizes
-    views: bool = False
 
 
 ROWS = {
@@ -50,9 +45,8 @@ ROWS = {
     "BN-LeNet-5, noised running averages": Row(LN, "noised_batch_without_affine", step=4.0),
     "GN-LeNet-5": Row(LN, "group_without_affine", short=False, step=2.0),
     "LN-LeNet-5, as short": Row(LN),
-    "LN-LeNet-5, four views": Row(LN, short=False, views=True),
+    "LN-LeNet-5, four views": Row(f"{LN}, four views", short=False),
 }
-AUGMULT, LONGER = 4, 2  # of the row with views
 SEARCHED_AT = {7.0: 1.0, 3.0: 1.0, 0.5: 1.0, 0.05: 0.1}  # of short rows
 
 
@@ -60,9 +54,6 @@ def cell(row: str, column: float | None, *, seed: int, tier: str, lr: float = 0.
     """One run at ε = ``column``."""
     step = lr if column is None else lr * ROWS[row].step
     run = mnist_si_dpsgd.cell(ROWS[row].like, column, seed=seed, tier=tier, lr=step)
-    if ROWS[row].views:
-        private = {"augmult": AUGMULT, "epochs": LONGER * run.epochs} if column else {}
-        return replace(run, augmentation="shift", **private)
     return _changed(run, ROWS[row], tier, _public.EPOCHS[tier][regime(column)])
 
 
