@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from lib.grads import fast, joint, reference
 from lib.grads.groups import Group as Group
@@ -92,6 +93,11 @@ def _rows(x: Tensor, y: Tensor, *, most: int | None) -> int:
 def _refuse_batch_statistics(model: nn.Module, allowed: type[nn.Module] | tuple[()]) -> None:
     for name, module in model.named_modules():
         batch_norm = isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
+        if isinstance(module, _InstanceNorm) and module.training and module.track_running_stats:
+            raise ValueError(
+                f"{name or type(module).__name__}: its running averages would be of private examples, which nothing "
+                "accounts for; use track_running_stats=False"
+            )
         joint = isinstance(module, WithPublic) and module.joint
         if (batch_norm or joint) and not isinstance(module, allowed):
             raise ValueError(

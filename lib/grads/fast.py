@@ -34,24 +34,33 @@ class Calls:
 
 
 def clipped_sum(
-    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, groups: Groups
+    model: nn.Module,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    groups: Groups,
+    *,
+    joint: bool = False,
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Sums of the clipped gradients, and the norms (B, groups) before clipping.
 
     A model with trainable parameters in a layer that has no rule, or with a parameter that two layers share or that is
-    used otherwise than by calling its layer, or with rows of a layer that are not one example's, is handed to the
-    reference, with a warning.
+    used otherwise than by calling its layer, is handed to the reference, with a warning; and so is one in which an
+    example's loss depends on other examples, unless that is meant: ``joint``.
     """
     layers = trained_layers(model)
     if not (reason := not_supported(model, layers)):
         calls, losses = forward(model, layers, loss, x, y)
-        outputs = [(call.name, output) for call in calls for output in call.outputs]
-        reason = used_elsewhere(model, layers, calls, losses) or uses.across(model, losses, outputs)
+        of_layers = [(call.name, call.layer, call.outputs) for call in calls]
+        reason = uses.elsewhere(model, losses, of_layers)
+        reason = reason or (None if joint else uses.across(model, loss, x, y, losses, of_layers))
     if reason:
         warnings.warn(f"{reason}; its gradients come from the slow reference implementation", stacklevel=3)
         return reference.clipped_sum(model, loss, x, y, groups)
 
-    gradients = iter(torch.autograd.grad(losses.sum(), [output for _, output in outputs], allow_unused=True))
+    calls = [call for call in calls if call.outputs]
+    outputs = [output for call in calls for output in call.outputs]
+    gradients = iter(torch.autograd.grad(losses.sum(), outputs, allow_unused=True))
     contractions, squares = {}, {}
     for call in calls:
         of_call = [next(gradients) for _ in call.outputs]
@@ -67,7 +76,8 @@ def clipped_sum(
     if not finite.all():  # 0 × NaN is NaN, so weights cannot take such an example out of a sum
         if finite.any():
             by_example = x.unflatten(0, (len(y), -1))
-            return clipped_sum(model, loss, by_example[finite].flatten(0, 1), y[finite], groups)[0], norms
+            of_finite = clipped_sum(model, loss, by_example[finite].flatten(0, 1), y[finite], groups, joint=joint)
+            return of_finite[0], norms
         return {name: torch.zeros_like(model.get_parameter(name)) for name in contractions}, norms
     factors = groups.factors(norms)
     return {name: c.weighted_sum(factors[:, groups.of[name]]) for name, c in contractions.items()}, norms
@@ -94,6 +104,8 @@ def not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None:
         own = {parameter for parameter, _ in layer.named_parameters(recurse=False)}
         if rule_for(layer) is None or not own <= {"weight", "bias"}:
             return f"{name or 'the model'} ({type(layer).__name__}) has no rule for per-example gradients"
+        if "forward" in vars(layer):
+            return f"{name or 'the model'} has another forward than its class"
         if isinstance(layer, nn.Embedding) and (layer.scale_grad_by_freq or layer.max_norm is not None):
             return f"{name or 'the model'} (Embedding with scale_grad_by_freq or max_norm) has no rule for that"
     named = [name for name, _ in model.named_parameters(remove_duplicate=False)]
@@ -102,28 +114,23 @@ def not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None:
     return None
 
 
-def used_elsewhere(model: nn.Module, layers: dict[str, nn.Module], calls: list[Calls], losses: Tensor) -> str | None:
-    """Why the ``calls`` do not say all of the gradients of ``losses``, if they do not."""
-    called = {call.name: len(call.outputs) for call in calls}
-    return uses.elsewhere(model, losses, ((name, layer, called.get(name, 0)) for name, layer in layers.items()))
-
-
 def forward(
     model: nn.Module, layers: dict[str, nn.Module], loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor
 ) -> tuple[list[Calls], Tensor]:
-    """What the ``layers`` that were called saw in one pass, and its losses (B,)."""
+    """What each of the ``layers`` saw in one pass, and its losses (B,)."""
     calls = {layer: Calls(name, layer) for name, layer in layers.items()}
 
-    def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def remember(layer: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor) -> None:
         if not torch.is_grad_enabled():  # a pass for constants, as of the public examples, has no part in the loss
             return
-        call = calls[layer]
-        call.inputs.append(inputs[0].detach())
-        call.versions.append(inputs[0]._version)
+        call, (given,) = calls[layer], (*inputs, *named.values())
+        call.inputs.append(given.detach())
+        call.versions.append(given._version)
         call.outputs.append(get_gradient_edge(output))
         call.shapes.append(output.shape)
 
-    handles = [layer.register_forward_hook(remember) for layer in layers.values()]
+    # Before other hooks, which may change the output.
+    handles = [layer.register_forward_hook(remember, prepend=True, with_kwargs=True) for layer in layers.values()]
     try:
         losses = loss(model(x), y)
     finally:
@@ -134,4 +141,4 @@ def forward(
     for call in calls.values():
         if [x._version for x in call.inputs] != call.versions:
             raise ValueError(f"{call.name}: expected its input unchanged; got one changed in place after it was used")
-    return [call for call in calls.values() if call.outputs], losses
+    return list(calls.values()), losses

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
-from lib.grads import fast, reference
+from lib.grads import fast, reference, uses
 from lib.grads.contractions import Contraction, Materialised, Shared
 from lib.grads.convolution import patches
 from lib.grads.groups import Groups
@@ -34,14 +34,15 @@ def clipped_sum(
     if rest := len(x) % size:
         return _in_parts(model, loss, x, y, groups, [len(x) - rest, rest])
     if with_public and not any(layer.gradient for layer in with_public):
-        return fast.clipped_sum(model, loss, x, y, groups)
+        return fast.clipped_sum(model, loss, x, y, groups, joint=True)
     layers = fast.trained_layers(model)
     if fast.not_supported(model, layers) or not all(_has_rule(layer) for layer in layers.values()):
         return reference.clipped(per_loss(model, loss, x, y), groups)
 
     calls, losses = fast.forward(model, layers, loss, x, y)
-    if fast.used_elsewhere(model, layers, calls, losses):
+    if uses.elsewhere(model, losses, [(call.name, call.layer, call.outputs) for call in calls]):
         return reference.clipped(per_loss(model, loss, x, y), groups)
+    calls = [call for call in calls if call.outputs]
     outputs = [output for call in calls for output in call.outputs]
     one_of_each_group = torch.eye(size, dtype=losses.dtype, device=losses.device).repeat(1, len(x) // size)
 

@@ -1,29 +1,33 @@
 """Whether layers' inputs and output gradients tell all of a model's per-example gradients, and each example's apart.
 
-A model is looked at in its first pass alone, and again when others of its parameters are trained.
+A model is looked at until a pass has shown it, and again when others of its parameters are trained or modes change.
 """
 
+import copy
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge
+from torch.autograd.graph import GradientEdge, Node
 
-_checked: WeakKeyDictionary[nn.Module, set[tuple[str, frozenset[Tensor]]]] = WeakKeyDictionary()
+_checked: WeakKeyDictionary[nn.Module, set[Hashable]] = WeakKeyDictionary()
+
+Uses = Sequence[tuple[str, nn.Module, Sequence[GradientEdge]]]  # of trained layers: name, layer, where its outputs are
 
 
-def elsewhere(model: nn.Module, losses: Tensor, calls: Iterable[tuple[str, nn.Module, int]]) -> str | None:
+def elsewhere(model: nn.Module, losses: Tensor, layers: Uses) -> str | None:
     """Which parameter is in the graph of ``losses`` more often than its layer was called, if one is; in words.
 
-    ``calls``: (name, layer, how often it was called) of every trained layer.  What its rule knows of is those calls: of
-    a weight that another layer uses too, a part of the gradient would be missing, and so would its clipping.
+    What a layer's rule knows of is its calls: of a weight that another layer uses too, a part of the gradient would be
+    missing, and so would its clipping.
     """
     if _known(model, "elsewhere"):
         return None
-    used = _uses(losses)
-    for name, layer, called in calls:
+    used, nodes = _graph(losses)
+    for name, layer, outputs in layers:
+        called = sum(output.node in nodes for output in outputs)
         for parameter_name, parameter in layer.named_parameters(recurse=False):
             if used[parameter] > called:
                 return f"{name or 'the model'}.{parameter_name} is used otherwise than by calling its layer"
@@ -31,45 +35,61 @@ def elsewhere(model: nn.Module, losses: Tensor, calls: Iterable[tuple[str, nn.Mo
     return None
 
 
-def across(model: nn.Module, losses: Tensor, outputs: Sequence[tuple[str, GradientEdge]]) -> str | None:
-    """Of which layer's ``outputs``, (name, where in the graph), one loss of B depends on rows that are not its
-    example's, if it does; in words.
+def across(
+    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, losses: Tensor, layers: Uses
+) -> str | None:
+    """Why rows of the ``layers`` are not of one example alone, if they are not; in words.
 
-    An example's rows are taken to lie together.  Where time comes first, or where a layer looks at the whole batch,
-    they are not its own, and clipping their gradient bounds no example's.  One loss in the middle is looked at.
+    An example's rows are taken to lie together.  Where time comes first, or where the model looks at the whole batch,
+    they are not its own, and clipping their gradient bounds no example's.  That shows in the gradients of the first
+    example's loss, or, where none flows from row to row, in a loss that changes when all others are made like it.  What
+    this pass cannot show, as a last layer of zeros hides what is before it, the next one may.
     """
-    if len(losses) < 2 or not outputs or _known(model, "across"):
+    if len(losses) < 2 or not any(outputs for _, _, outputs in layers) or _known(model, "across"):
         return None
-    names, edges = zip(*outputs, strict=True)
-    k = len(losses) // 2
-    gradients = torch.autograd.grad(losses[k], edges, retain_graph=True, allow_unused=True)
-    for name, gradient in zip(names, gradients, strict=True):
-        if gradient is None or len(gradient) % len(losses):
-            continue
-        gradient = gradient.nan_to_num(0.0, 0.0, 0.0)  # 0 × NaN, of another example, is NaN
-        by_example = gradient.unflatten(0, (len(losses), -1))
-        if by_example[:k].any() or by_example[k + 1 :].any():
-            return f"a row of {name or 'the model'} is not of one example alone"
-    _remember(model, "across")
+    seen = True
+    for name, _, outputs in layers:
+        gradients = torch.autograd.grad(losses[0], outputs, retain_graph=True, allow_unused=True) if outputs else ()
+        gradients = [gradient.nan_to_num(0.0, 0.0, 0.0) for gradient in gradients if gradient is not None]  # 0 × NaN
+        for gradient in gradients:
+            rows, left_over = divmod(len(gradient), len(losses))
+            if left_over or gradient[rows:].any():
+                return f"a row of {name or 'the model'} is not of one example alone"
+        seen &= not outputs or any(bool(gradient.any()) for gradient in gradients)
+    by_example = x.unflatten(0, (len(losses), -1))
+    others_alike = by_example[:1].expand_as(by_example)
+    first, changed = (_first_loss(model, loss, of.flatten(0, 1), y) for of in (by_example, others_alike))
+    if not torch.isclose(first, changed, rtol=1e-3, atol=1e-5, equal_nan=True):
+        return "an example's loss depends on the examples beside it"
+    if seen and not torch.equal(by_example, others_alike):
+        _remember(model, "across")
     return None
 
 
+@torch.no_grad()
+def _first_loss(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """Of a copy, so that the model, its buffers and generators stay as they are, and draws are the same every time."""
+    with torch.random.fork_rng([x.device] if x.device.type == "cuda" else []):
+        return loss(copy.deepcopy(model)(x), y)[0]
+
+
 def _known(model: nn.Module, question: str) -> bool:
-    return (question, _trained(model)) in _checked.get(model, ())
+    return _state(model, question) in _checked.get(model, ())
 
 
 def _remember(model: nn.Module, question: str) -> None:
-    _checked.setdefault(model, set()).add((question, _trained(model)))
+    _checked.setdefault(model, set()).add(_state(model, question))
 
 
-def _trained(model: nn.Module) -> frozenset[Tensor]:
-    return frozenset(parameter for parameter in model.parameters() if parameter.requires_grad)
+def _state(model: nn.Module, question: str) -> Hashable:
+    trained = frozenset(parameter for parameter in model.parameters() if parameter.requires_grad)
+    return question, trained, tuple(layer.training for layer in model.modules())
 
 
-def _uses(losses: Tensor) -> Counter[Tensor]:
-    """How many edges of the graph lead to each parameter."""
+def _graph(losses: Tensor) -> tuple[Counter[Tensor], set[Node]]:
+    """How many edges of the graph lead to each parameter, and the other nodes."""
     found: Counter[Tensor] = Counter()
-    seen, ahead = set(), [losses.grad_fn]
+    seen, ahead = {losses.grad_fn}, [losses.grad_fn]
     while ahead:
         for node, _ in ahead.pop().next_functions:
             if hasattr(node, "variable"):
@@ -77,4 +97,4 @@ def _uses(losses: Tensor) -> Counter[Tensor]:
             elif node is not None and node not in seen:
                 seen.add(node)
                 ahead.append(node)
-    return found
+    return found, seen

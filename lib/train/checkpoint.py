@@ -23,8 +23,8 @@ EVERY = 60.0  # seconds between two checkpoints of a run
 _LIB = Path(__file__).resolve().parent.parent
 # The code that a training's course depends on; a checkpoint made by another is not gone on from.
 CODE = (
-    *("accounting", "data", "generators.py", "grads", "layers", "methods", "models", "pca.py", "preprocessing.py"),
-    *("run", "sampling.py", "schedules.py", "train"),
+    *("accounting", "data", "gaussian.py", "generators.py", "grads", "layers", "methods", "models", "pca.py"),
+    *("preprocessing.py", "run", "sampling.py", "schedules.py", "train"),
 )
 
 
