@@ -14,7 +14,7 @@ from lib.claims import Claim, Verdict
 from lib.store import BENCHMARKS, RESULTS, Record, Store, measured, write_text
 from lib.tables import Table
 
-BEGIN, END = "<!-- {}: written by python -m lib.reproduce -->", "<!-- end of {} -->"
+BEGIN, END = "<!-- {}: written by make report -->", "<!-- end of {} -->"
 REPORT = "results/REPORT.md"
 TIERS = ("paper", "cpu")  # of real data, best first
 HEAD = ("| the paper says | verdict | decided by | ε claimed / proven / audited |", "|---|---|---|---|")
@@ -56,7 +56,7 @@ def _line(claim: Claim, judged: Verdict, tier: str, store: Store) -> str:
         f"**{claim.name}**: {claim.words} ([{claim.source}]({REPORT}#{anchor(_heading(table))}))",
         f"**{judged.status}**, tier {tier}",
         judged.in_short(),
-        _privacy(table, judged.in_short(), tier, store),
+        _privacy(table, "; ".join(judged.deciding), tier, store),
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -87,7 +87,8 @@ def page(store: Store) -> str:
         "Written by `make report` from the records in this folder; do not edit. "
         "Ours is mean ± standard error (number of seeds). Differences are in points and, in brackets, in standard "
         "errors of the difference, which a single run does not have. Commits are those that trained the runs, with "
-        "how many; one with a + had changes.",
+        "how many; one with a + had changes. What is proven is proven under the assumptions that each record states; "
+        "where it is known that a run did not keep to one, a line below its table says so.",
     ]
     for name in registry.names("tables"):
         table = tables.load(name)
@@ -175,7 +176,7 @@ def with_blocks(readme: str, found: dict[str, str]) -> str:
 
 
 def write(readme: Path, folder: Path = RESULTS) -> None:
-    """Bring README.md's ledger and table of speed, and ``folder``/REPORT.md, up to date."""
+    """Bring README.md's blocks, ledger, speed and cost, and ``folder``/REPORT.md, up to date."""
     store = Store(folder)
     report_page, found = page(store), blocks(store)  # which take a while, in which README may be edited
     write_text(folder / "REPORT.md", report_page)

@@ -21,7 +21,7 @@ from lib.data import as_input
 # model needs.
 CROPS = {"shift": (0, 1), "crop": (32, 4), "crop_and_flip": (32, 4), "crop_24_and_flip": (24, 0)}
 SMALL_CROPS = {"shift": (0, 1), "crop": (8, 1), "crop_and_flip": (8, 1), "crop_24_and_flip": (24, 9)}
-SMALL = ("digits_rgb", "stripes_rgb")
+SMALL_IMAGES = ("digits_rgb", "stripes_rgb")  # 8×8
 STANDARDS = {  # mean and standard deviation of each channel; those of MNIST and CIFAR-10 as bc prints them
     "mnist": ((0.1307,), (0.3081,)),
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
@@ -44,7 +44,8 @@ class Preprocessing:
     ==============  ====================================================================================================
 
     Where training crops, test images are padded or cut to the same size, evenly and before they are scaled.  Texts,
-    word indices (B, T), become vectors (B, T, D), and nothing else is done to them; ``ValueError`` if more is asked.
+    word indices (B, T), become vectors (B, T, D), and nothing else is done to them; ``ValueError`` if more is asked,
+    and for images that are to be standardised and are not among :data:`STANDARDS`.
     """
 
     dataset: str
@@ -56,10 +57,15 @@ class Preprocessing:
         for name, got, expected in (("augmentation", self.augmentation, "none"), ("input_scale", self.scale, "unit")):
             if self.vectors is not None and got != expected:
                 raise ValueError(f"{name}: expected {expected!r} for texts; got {got!r}")
+        if self.scale == "standardised" and self.dataset not in STANDARDS:
+            raise ValueError(
+                f"input_scale: expected 'unit' for all but {', '.join(STANDARDS)}; got {self.scale!r} for "
+                f"{self.dataset!r}"
+            )
 
     def crop(self, images: Tensor) -> tuple[int, int]:
         """Size of a crop of ``images``, and by how much they are padded before."""
-        size, padding = (SMALL_CROPS if self.dataset in SMALL else CROPS)[self.augmentation]
+        size, padding = (SMALL_CROPS if self.dataset in SMALL_IMAGES else CROPS)[self.augmentation]
         return size or images.shape[-1], padding
 
     def training(self, images: Tensor, generator: torch.Generator) -> Tensor:

@@ -7,6 +7,7 @@ message always lists exactly what is there.  Listing does not import, hence cost
     ('bilstm', 'convnet')
 """
 
+import inspect
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -31,3 +32,12 @@ def load(room: str, name: str) -> ModuleType:
     """Import the entry ``name`` of ``room``; raise ``ValueError``, listing the entries, if there is none."""
     check(room, name)
     return import_module(f"lib.{room}.{name}")
+
+
+def check_call(expected: str, function: object, *arguments: object, **settings: object) -> None:
+    """Raise ``ValueError``, which begins with ``expected``, unless ``function`` can be called with these."""
+    try:
+        inspect.signature(function).bind(*arguments, **settings)
+    except TypeError as error:  # also for what is no function
+        got = f"one that takes {inspect.signature(function)}" if callable(function) else repr(function)
+        raise ValueError(f"{expected}; got {got}") from error

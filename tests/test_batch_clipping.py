@@ -188,6 +188,19 @@ class TestLayers:
         scaled = {n: p.grad * largest / method.expected[n,] for n, p in model.named_parameters()}
         assert norm(scaled) == pytest.approx(0.01, rel=1e-4)
 
+    @pytest.mark.parametrize(
+        ("weight", "message"), [(float("nan"), "got 0 that are finite"), (0.0, "got 50 that are finite, .* norm 0")]
+    )
+    def test_without_a_gradient_there_is_no_clip_norm_but_that_of_before(self, weight, message):
+        model, images = models.build("lenet_300_100", classes=1), examples(M)[0]  # of one class: no gradient
+        public, method = (images, torch.zeros(M, dtype=torch.long)), methods.build(alc(), N, model)
+        nn.init.constant_(model[-1].weight, weight)
+        with pytest.raises(ValueError, match=f"gradient_norm_examples: expected some with a gradient .*{message}"):
+            method.prepare(model, public)
+        method.expected = {("1.weight",): 2.0}
+        method.prepare(model, public)
+        assert method.expected == {("1.weight",): 2.0}
+
     def test_an_epoch_of_the_record_has_a_norm_for_every_tensor(self):
         record = train(alc(epochs=2))
         norms = record["history"]["gradient_norms"]

@@ -1,12 +1,13 @@
 """Every claim can hold, can fail, and is open while results are missing."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import sem, ttest_ind_from_stats
 
-from lib import claims, tables
+from lib import claims, registry, tables
 from lib.claims import Verdict, noise_robustness, verdict
 
 TABLE, FIGURE = tables.load("mnist_noise"), tables.load("mnist_convergence")
@@ -100,7 +101,7 @@ def test_the_same_accuracy_in_the_end(last, status, fill):
 
 
 def test_a_verdict_reads_as_a_sentence():
-    assert str(Verdict("holds", "98 at σ = 1")) == "holds: 98 at σ = 1"
+    assert str(Verdict("holds", ("98 at σ = 1",))) == "holds: 98 at σ = 1"
 
 
 def test_what_decides_a_verdict_is_told_and_what_is_missing_is_counted():
@@ -241,6 +242,21 @@ def test_the_moments_accountant_gains_what_abadi_says():
     judged = BY_NAME["The moments accountant gains over strong composition"].judge("cpu", None)
     assert judged.status == "holds"
     assert "moments: ε = 1.2586, printed 1.26; strong composition: ε = 9.3376, printed 9.34" in judged.evidence
+
+
+def test_what_defines_no_claims_is_refused(monkeypatch):
+    claim = BY_NAME["Noise-free accuracy"]
+    monkeypatch.setattr(registry, "names", lambda room: ("mine",))
+    for found, got in (
+        (SimpleNamespace(), "None"),
+        (SimpleNamespace(CLAIMS=claim), "Claim"),
+        (SimpleNamespace(CLAIMS=(claim, "more")), r"\['more'\]"),
+    ):
+        monkeypatch.setattr(registry, "load", lambda room, name, found=found: found)
+        with pytest.raises(ValueError, match=rf"^lib/claims/mine\.py: expected CLAIMS, a sequence of Claim; got {got}"):
+            claims.every()
+    with pytest.raises(ValueError, match=r"^Noise-free accuracy: expected judge\(.* a Verdict; got True"):
+        replace(claim, judge=lambda tier, store: True).judge("cpu", None)
 
 
 def test_a_claim_quotes_or_asks():

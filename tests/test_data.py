@@ -121,6 +121,16 @@ def test_a_damaged_file_is_refused(folder, damage, message):
     assert path.exists()
 
 
+def test_a_compressed_file_with_other_bytes_inside_is_refused(folder):
+    path = folder / "mnist.npz"
+    np.savez_compressed(path, **ARRAYS)
+    content = bytearray(path.read_bytes())
+    content[70:90] = b"\xff" * 20  # at the beginning of the first array
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"mnist\.npz: expected an \.npz file with .*; got error: Error -3 while"):
+        data.load("mnist")
+
+
 def test_a_folder_in_a_files_place_is_refused(folder):
     (folder / "mnist.npz").mkdir()
     with pytest.raises(DataError, match=r"mnist.npz: expected an .npz file with .*; got IsADirectoryError"):

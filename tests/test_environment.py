@@ -1,10 +1,14 @@
 """Where a run happens: what its process does with memory."""
 
 import platform
+import resource
 import subprocess
 import sys
 
 import pytest
+import torch
+
+from lib import environment
 
 KEEPS = """
 import pathlib, sys, torch
@@ -26,3 +30,28 @@ print(most - now < 2**17)
 def test_a_process_that_is_told_to_keeps_the_memory_it_freed_until_it_gives_it_back(how):
     done = subprocess.run([sys.executable, "-c", KEEPS, how], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == str(how == "kept")
+
+
+def test_threads_and_small_numbers_are_afterwards_what_they_were():
+    small, threads = torch.tensor([1e-40]), torch.get_num_threads()
+    for flushed in (False, True):
+        torch.set_flush_denormal(flushed)
+        with environment.set_up(threads + 1):
+            assert (torch.get_num_threads(), (small * 1.0).item()) == (threads + 1, 0.0)
+        assert torch.get_num_threads() == threads
+        assert ((small * 1.0).item() == 0.0) == flushed
+    torch.set_flush_denormal(False)
+
+
+def test_memory_is_counted_in_the_systems_unit(monkeypatch):
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(environment.resource, "getrusage", lambda who: resource.struct_rusage([0, 0, 2048, *[0] * 13]))
+    for system, size in (("linux", 2**21), ("darwin", 2**11)):
+        monkeypatch.setattr(environment.sys, "platform", system)
+        assert environment._peak_memory(cpu) == size
+
+
+def test_a_torch_without_mkldnn_does_not_compute_in_bfloat16(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert not environment.computes_in_bfloat16()

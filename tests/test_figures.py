@@ -11,7 +11,7 @@ import pytest
 from ipywidgets import FloatSlider
 
 from lib import accounting, figures, tables
-from lib.figures import accountants, lines, noise_over_time, scale, scores, si_dpsgd, speed
+from lib.figures import accountants, lines, noise_over_time, scale, scores, sensitivity, si_dpsgd, speed
 from lib.figures.dots import dots
 from lib.figures.widget import moved_by
 from lib.tables import mnist_spectrum
@@ -30,6 +30,32 @@ def test_one_column_has_a_dot_for_each_row_that_is_run_and_a_cross_for_each_prin
     assert len(crosses.get_xdata()) == 6  # abadi and LATENT print nothing at ε = .1
     assert axes.get_title() == "ε = 0.1"
     assert figures.at_column(TABLE, "cpu", store, column=None).axes[0].get_title() == "ε = ∞"
+
+
+def test_several_columns_are_panels_on_one_scale_and_the_legend_has_what_is_shown(fill):
+    table = tables.load("bc_equal_epsilon")
+    store = fill(table, lambda row, column, seed: [97.0 if column == 8.0 else 50.0], seeds=2)
+    figure = figures.at_columns(table, "cpu", store, columns=table.columns)
+    assert [axes.get_title() for axes in figure.axes] == ["ε = 2", "ε = 8"]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == list(table.rows)
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    for axes, mean in zip(figure.axes, (50.0, 97.0), strict=True):
+        assert list(axes.containers[0][0].get_xdata()) == [mean] * len(table.rows)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ours ± s.e."]  # nothing is printed
+
+
+def test_columns_that_share_a_search_are_one_and_all_panels_have_the_same_steps(fill):
+    """cifar10_noise is searched once for σ = 0 and 0.01 and once for 1 and 2."""
+    table = tables.load("cifar10_noise")
+    figure = figures.search(table, "cpu", fill(table, lambda row, column, seed: [60.0]))
+    assert "share a search" in figure.get_suptitle()
+    assert [axes.get_title() for axes in figure.axes] == list(table.rows)
+    for axes in figure.axes:
+        assert [text.get_text() for text in axes.get_xticklabels()] == ["0, 0.01", "0.1", "1, 2"]
+        assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "0.1", "0.01", "0.001"]
+        assert {text.get_rotation() for text in axes.get_yticklabels()} == {0.0}
+        assert not any(line.get_visible() for line in (*axes.get_xgridlines(), *axes.get_ygridlines()))
+    assert "share" not in figures.search(tables.load("mnist_noise"), "cpu", fill(table, lambda *_: None)).get_suptitle()
 
 
 def test_what_has_a_single_run_is_hollow_and_the_legend_says_so(fill):
@@ -105,10 +131,11 @@ class TestAgainstPower:
     def test_a_cell_that_diverged_is_hollow_and_on_no_line(self, fill):
         store = fill(self.TABLE, lambda r, c, s: [10.0 if s and (r, c) in self.DIVERGED else 95.0], seeds=2)
         figure = self.drawn(store)
-        (hollow, *_), curve = ([line for line in figure.axes[0].lines if len(line.get_xdata()) == n] for n in (1, 4))
+        (hollow, *_), curves = ([line for line in figure.axes[0].lines if len(line.get_xdata()) == n] for n in (1, 5))
         assert (hollow.get_xdata()[0], hollow.get_ydata()[0]) == (0.25, 52.5)
         assert hollow.get_markerfacecolor() == "white"
-        assert [list(line.get_xdata()) for line in curve] == [[0.0, 0.5, 0.75, 1.0]]
+        assert list(curves[0].get_xdata()) == [0.0, 0.25, 0.5, 0.75, 1.0]
+        assert [math.isnan(mean) for mean in curves[0].get_ydata()] == [False, True, False, False, False]  # a gap
         levels = [line for line in figure.axes[0].lines if line.get_linestyle() == ":" and len(line.get_xdata())]
         assert len(levels) == len(self.TABLE.columns) - 1
         assert figure.legends[0].get_texts()[-1].get_text().startswith("s.e. > 10 points")
@@ -122,6 +149,11 @@ def test_every_line_of_what_is_true_says_for_which_loss_it_is():
     found = si_dpsgd.claimed_and_true(noise_multiplier=7.1, batch_size=32, examples=60_000, epochs=10)
     assert set(si_dpsgd.MEANING) == {name for name in found.index if name.startswith("true ε")}
     assert all("linear loss" in words for words in si_dpsgd.MEANING.values())
+
+
+def test_without_noise_nothing_is_claimed():
+    with pytest.raises(ValueError, match=r"noise_multiplier: expected a positive number; got 0\.0"):
+        si_dpsgd.claimed_and_true(noise_multiplier=0.0, batch_size=32, examples=60_000, epochs=10)
 
 
 def test_epsilon_against_epochs_is_the_accountants():
@@ -157,10 +189,32 @@ def test_speed_has_a_panel_for_each_network_and_leaves_out_what_was_not_measured
     numbers = {"ratio": 1.2, "low": 1.1, "high": 1.4, "memory": memory}
     figure = speed.ratios({"LeNet-5": {"non-private": numbers}, "ResNet-18": {"non-private": numbers}}, aim=1.5)
     assert [axes.get_title() for axes in figure.axes] == ["LeNet-5", "ResNet-18"]
-    (dots,) = (line for line in figure.axes[0].lines if line.get_label() == "peak memory")
-    assert len(dots.get_xdata()) == (0 if math.isnan(memory) else 1)
+    dots = [line for line in figure.axes[0].lines if line.get_label() == "peak memory"]
+    assert [list(line.get_xdata()) for line in dots] == ([] if math.isnan(memory) else [[memory]])
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1.20"] + ["0.90"] * len(dots)
     (aim,) = (line for line in figure.axes[1].lines if line.get_label() == "aim")
     assert list(aim.get_xdata()) == [1.5, 1.5]
+
+
+def test_speed_names_the_first_variant_and_a_variant_of_one_network_alone_has_a_line():
+    first, other = ({"ratio": ratio, "low": ratio, "high": ratio} for ratio in (1.0, 0.8))
+    figure = speed.ratios({"LeNet-5": {"float32": first, "bfloat16": other}, "VGG-16": {"float32": first}})
+    assert {axes.get_xlabel() for axes in figure.axes} == {"× float32, log scale"}
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["float32", "bfloat16"]
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["time"]
+
+
+def test_the_sensitivity_has_a_line_for_each_network_with_its_largest_beside_it():
+    audit = {"sound": {"0.1": {"multiple": 1.5}, "3": {"multiple": 1.2}}, "not": {"0.1": {"multiple": 12.0}}}
+    axes = sensitivity.drawn(audit).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["1.50", "12.00"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["sound", "not"]
+    every, largest, allowed = axes.lines
+    assert list(every.get_xdata()) == [1.5, 1.2, 12.0]
+    assert list(largest.get_xdata()) == [1.5, 12.0]
+    assert list(allowed.get_xdata()) == [2.0, 2.0]
+    assert list(axes.get_xticks()) == [1, 2, 5, 10]
 
 
 def test_the_error_of_the_limit_is_relative_to_pld():
@@ -180,9 +234,12 @@ def test_the_noise_on_the_weights_is_that_of_the_spectrum(power):
     assert math.sqrt(np.mean(over_time**2)) == pytest.approx(spectrum.error(period=10))
     if power in (0.0, 1.0):
         assert over_time[-1] / over_time[0] == pytest.approx(40 ** ((1.0 - power) / 2))
-    lines = noise_over_time.drawn(power=power, steps=40, period=10).axes[0].lines
+    figure = noise_over_time.drawn(power=power, steps=40, period=10)
+    first_epoch, *lines = figure.axes[0].lines
+    assert list(first_epoch.get_xdata()) == [10, 10]
     assert lines[-1].get_ydata() == pytest.approx(over_time)
     assert len(lines) == 4
+    assert figure.legends[0].get_texts()[-1].get_text() == f"p = {power:g}: {over_time[9]:.2f}, {over_time[-1]:.2f}"
 
 
 def test_scores_are_shown_in_units_of_the_canaries_left_out():
@@ -211,3 +268,5 @@ def test_dots_are_the_numbers_and_what_is_infinite_has_none():
     axes = dots(frame, title="").axes[0]
     assert sorted(text.get_text() for text in axes.texts) == ["0.5", "20"]
     assert tuple(axes.get_xlim()) == pytest.approx((0.5 / 3, 60.0))
+    above, below = (text.get_position()[1] for text in axes.texts)
+    assert above > 0 > below  # so that numbers of close dots can be read

@@ -550,6 +550,29 @@ def test_rows_that_are_not_one_examples_go_to_the_reference_and_clipping_holds(m
     assert goes_to_the_reference(model, x, y) == "a row of layer is not of one example alone"
 
 
+@pytest.mark.parametrize("implementation", ["fast", "reference"])
+def test_a_group_whose_layer_is_not_called_has_no_gradient(implementation):
+    class Part(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.used(x)
+
+    total, norms = clipped_sum(
+        Part(),
+        LOSS,
+        torch.randn(3, 4),
+        classes(3),
+        clip_norm={"used": 0.1, "unused": 1.0},
+        implementation=implementation,
+    )
+    assert total["unused.weight"].eq(0).all()
+    assert norms["unused"].eq(0).all()
+    assert norms["used"].gt(0).all()
+
+
 class OfBatch(nn.Module):
     """Standardises its input or what its layer makes of it, in training by the batch's own statistics, as constants."""
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -337,6 +338,22 @@ def test_every_method_trains_and_says_what_it_is_worth(method):
     assert record["metrics"]["test_accuracy"] > 30
     assert record["privacy"]["proven"]["why"]
     assert (record["history"]["train_loss"][0] is None) == is_private  # a private loss is not recorded
+
+
+@pytest.mark.parametrize(
+    ("file", "got"),
+    [
+        (SimpleNamespace(), "None"),
+        (SimpleNamespace(build=lambda run, model: None), r"one that takes \(run, model\)"),
+        (SimpleNamespace(build=lambda run, examples, model: "SGD"), "'SGD'"),
+    ],
+)
+def test_a_file_that_builds_no_method_is_refused(file, got, monkeypatch):
+    load = registry.load
+    monkeypatch.setattr(registry, "load", lambda room, name: file if name == "non_private" else load(room, name))
+    expected = r"lib/methods/non_private\.py: expected build\(run, examples, model\) that returns a Method"
+    with pytest.raises(ValueError, match=f"{expected}; got {got}"):
+        build(make_run())
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """Architectures against v1 appendix A, and the scale invariance that v2 section 2 builds on."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lib import models
+from lib import models, registry, tables
 from lib.layers import NoisyConv2d, NoisyLinear
 
 STAGES = [*[1] * 5, *[2] * 5, *[4] * 5, *[8] * 5]  # of ResNet-18: the projection is the third convolution of a stage
@@ -273,6 +275,64 @@ def test_a_network_can_be_cut_where_its_map_becomes_a_vector(name):
     features = convolutions(x)
     assert features.dim() == 2
     assert torch.equal(linear(features), model(x))
+
+
+def one_layer(*, norm, activation, classes):
+    return nn.Sequential(nn.Flatten(), NoisyLinear(784, classes), *models.norm_layer(norm, classes))
+
+
+def without_norm(*, norm, activation, classes):
+    return one_layer(norm="none", activation=activation, classes=classes)
+
+
+def without_noise(*, norm, activation, classes):
+    return nn.Sequential(nn.Conv2d(1, 3, 28), nn.Flatten(), nn.Linear(3, classes), *models.norm_layer(norm, classes))
+
+
+def always_normalised(*, norm, activation, classes):
+    return one_layer(norm="batch", activation=activation, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("build", "norm", "message"),
+    [
+        (without_norm, "batch", "expected norm layers with norm 'batch'; got those of norm 'none'"),
+        *(
+            (without_noise, norm, r"expected noisy layers of .*NoisyLinear.*; got Conv2d '0', Linear '2'$")
+            for norm in ("none", "layer")
+        ),
+        (always_normalised, "none", "for all that is trained with norm 'none'; got BatchNorm1d '2'"),
+        (lambda norm, classes: None, "none", r"expected build\(norm, activation, classes\) that .* \(norm, classes\)"),
+        (lambda **settings: None, "none", "that returns an nn.Module; got None"),
+        (None, "none", "that returns an nn.Module; got None"),
+    ],
+)
+def test_a_model_of_which_a_record_would_be_false_is_refused(build, norm, message, monkeypatch):
+    monkeypatch.setattr(registry, "load", lambda room, name: SimpleNamespace(build=build))
+    with pytest.raises(ValueError, match=rf"^lib/models/tiny\.py: .*{message}"):
+        models.build("tiny", norm=norm)
+    monkeypatch.setattr(registry, "load", lambda room, name: SimpleNamespace(build=one_layer))
+    assert len(models.build("tiny", norm=norm)) == 2 + (norm != "none")
+
+
+def test_every_model_of_a_table_has_the_norm_that_its_runs_name():
+    found = set()
+    for table in map(tables.load, registry.names("tables")):
+        for (row, column), tier in ((cell, tier) for cell in table.cells for tier in tables.TIERS):
+            run = table.cell(row, column, seed=0, tier=tier, **next(iter(table.points(row, column, tier)), {}))
+            found.add((run.model, run.norm, run.activation, run.last_norm))
+    for name, norm, activation, last_norm in found:
+        with torch.device("meta"):
+            models.build(name, norm=norm, activation=activation, last_norm=last_norm, features=FEATURES.get(name))
+
+
+def test_the_first_weights_are_what_the_file_draws():
+    made = registry.load("models", "lenet5").build(norm="batch", activation=nn.ReLU, classes=10)
+    after = torch.rand(1)
+    torch.manual_seed(0)
+    built = models.build("lenet5", norm="batch")
+    assert all(torch.equal(one, other) for one, other in zip(made.parameters(), built.parameters(), strict=True))
+    assert torch.equal(torch.rand(1), after)
 
 
 @pytest.mark.parametrize(("name", "features"), [("bilstm", 50), ("lenet_300_100", None)])

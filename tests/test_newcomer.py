@@ -32,6 +32,32 @@ def test_a_method_is_one_file(tmp_path):
     assert float(said[-1]) > 50
 
 
+@pytest.mark.parametrize(
+    ("room", "program", "answer"),
+    [
+        (
+            "models",
+            "from lib.run import Run; from lib.train import train; how = {'lr': 0.01, 'epochs': 3, 'batch_size': 64}; "
+            "print(train(Run(model='small', dataset='digits', norm='batch', **how))['metrics']['test_accuracy'])",
+            r"[6-9]\d\.\d+",
+        ),
+        (
+            "claims",
+            "from lib import claims, store; (mine,) = [c for c in claims.every() if 'no harm' in c.name]; "
+            "print(mine.judge('cpu', store.Store()))",
+            r"open: nothing stored yet",
+        ),
+    ],
+)
+def test_a_model_and_a_claim_are_one_file(room, program, answer, tmp_path):
+    shutil.copytree(ROOT / "lib", tmp_path / "lib", ignore=shutil.ignore_patterns("__pycache__"))
+    ((name, code),) = re.findall(rf"Say `(lib/{room}/\w+\.py)`:\n\n```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / name).write_text(code)
+    status, said = command(sys.executable, "-c", program, cwd=tmp_path)
+    assert status == 0, said
+    assert re.fullmatch(answer, said[-1])
+
+
 def test_a_table_is_one_file(tmp_path):
     shutil.copytree(ROOT / "lib", tmp_path / "lib", ignore=shutil.ignore_patterns("__pycache__"))
     ((name, code),) = re.findall(r"say `(lib/tables/\w+\.py)`:\n\n```python\n(.*?)```", README, re.DOTALL)

@@ -122,3 +122,9 @@ def test_words_become_their_vectors_and_nothing_else_is_done():
     assert torch.equal(texts.training(x, seeded()), vectors[x])
     with pytest.raises(ValueError, match="augmentation: expected 'none' for texts; got 'crop'"):
         Preprocessing("topics", "crop", "unit", vectors)
+
+
+def test_images_without_standards_are_not_standardised():
+    message = "input_scale: expected 'unit' for all but mnist, .*, stripes_rgb; got 'standardised' for 'kmnist'"
+    with pytest.raises(ValueError, match=message):
+        Preprocessing("kmnist", "none", "standardised")

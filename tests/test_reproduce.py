@@ -55,7 +55,7 @@ def test_every_table_is_filled_in_tier_smoke(table, tmp_path):
         (["--minutes", "-2"], "error: minutes: expected None or a number of at least 0; got -2.0"),
         (["--backend", "threads"], "error: backend: expected one of loky, sequential, dask, ray; got 'threads'"),
         (["--precision", "half"], "error: precision: expected one of float32, bfloat16; got 'half'"),
-        (["--jobs", "0"], "error: n_jobs: expected None or a whole number of at least 1; got 0"),
+        (["--n-jobs", "0"], "error: n_jobs: expected None or a whole number of at least 1; got 0"),
         (["--list", "--tier", "huge"], "error: unknown tier 'huge'; expected one of smoke, cpu, paper"),
         (["--list", "--jobs", "2"], "error: --list: expected --table and --seeds beside it alone; got n_jobs"),
         (["--dry-run", "--seeds", "0"], "error: seeds: expected a whole number of at least 1; got 0"),
@@ -110,9 +110,29 @@ def test_the_estimate_is_what_runs_like_it_took(tmp_path):
     # A run that is asked for twice is trained once.
     assert estimate.runs == tuning.stored_and_missing(table, "cpu", 1, store)[1]
     assert estimate.since(1).runs == 0
-    assert "unknown for" in estimate.words(2)
+    assert re.fullmatch(r"\d+ runs; \d+ of them about .* with 2 workers, .* \d+ take is unknown", estimate.words(2))
     assert "  LeNet-300-100 " in str(estimate)
-    assert "how long is unknown" in str(estimate)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        ([], "0 runs"),
+        ([20.0, 36.0], "2 runs, about 28 s with 2 workers"),
+        ([56.0, None, None], "3 runs; 1 of them about 28 s with 2 workers, how long the other 2 take is unknown"),
+        ([None], "1 runs, how long they take is unknown"),
+    ],
+)
+def test_an_estimate_says_of_which_runs_it_is(seconds, words):
+    assert Estimate(({("table", "row"): seconds},)).words(2) == words
+
+
+def test_notebooks_side_by_side_share_the_cores(monkeypatch):
+    monkeypatch.setattr(reproduce.os, "cpu_count", lambda: 6)
+    how = {"table": ["mnist_noise"], "seeds": 1, "minutes": None, "precision": "float32"}
+    for tier, n_jobs, expected in (("smoke", None, 6), ("smoke", 2, 2), ("cpu", None, None)):
+        (parameters,) = reproduce.asked(tier=tier, backend=None, n_jobs=n_jobs, **how)
+        assert parameters["n_jobs"] == expected
 
 
 def test_a_dry_run_trains_nothing(monkeypatch, tmp_path, capsys):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lib.train import checkpoint
+
 LIB = Path(__file__).resolve().parent.parent / "lib"
 
 # room → the rooms it may import.  The first block must not import torch, directly or through others.
@@ -92,6 +94,15 @@ def test_the_arrows_point_one_way():
 
     for room in RULES:
         reach(room)
+
+
+def test_a_checkpoint_knows_all_code_that_a_training_depends_on():
+    """But for what changes where it runs and what is filed, not its course."""
+    elsewhere, reached, left = {"environment", "lease", "registry", "store"}, set(), {"train", "methods", "models"}
+    while left:
+        reached |= left
+        left = {other for room in left for path in rooms()[room] for other in imported(path)} - reached
+    assert reached - elsewhere == {name.removesuffix(".py") for name in checkpoint.CODE}
 
 
 def test_reading_results_needs_no_torch():

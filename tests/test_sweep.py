@@ -1,5 +1,6 @@
 """Sweeps: order, budget, failures, and nothing lost when one is killed."""
 
+import os
 import re
 import sys
 import time
@@ -8,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 from conftest import make_run
 
 from lib import data, environment, sweep, tables
@@ -102,6 +104,19 @@ def test_failing_runs_are_named_at_the_end_and_stop_no_other(tmp_path):
         go(tmp_path, broken)
     assert str(failed.value).count("batch_size: expected 1 to 1437, the size of the training set; got 5000") == 2
     assert len(contents(tmp_path / "results")) == 8 + 2
+
+
+def test_one_after_the_other_they_have_every_core_and_leave_the_process_as_it_was(tmp_path, monkeypatch):
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(os, "cpu_count", lambda: threads + 2)
+    for n_jobs in (None, 2):
+        root = tmp_path / str(n_jobs)
+        sweep.run(SMALL, root=root, backend="sequential", n_jobs=n_jobs, together=1, progress=False)
+        flags = [record["env"]["flags"] for _, record in Store(root).filed()]
+        assert {flag["threads"] for flag in flags} == {(threads + 2) // (n_jobs or 1)}
+        assert all(flag["flush_denormal"] for flag in flags)
+        assert torch.get_num_threads() == threads
+        assert torch.tensor([1e-40]).mul(1.0).item() > 0.0
 
 
 @pytest.mark.parametrize("kind", ["validation_accuracy", "test_accuracy"])

@@ -75,6 +75,22 @@ def test_what_is_no_table_of_its_name_is_refused(monkeypatch):
         replace(copied.TABLE, column="weight_noise")
 
 
+def test_a_cell_takes_seed_tier_and_what_is_tuned():
+    table = tables.load("mnist_noise")
+    with pytest.raises(ValueError, match=r"mnist_noise: cell: expected .*\*, seed, tier\); got .* \(row, column\)$"):
+        replace(table, cell=lambda row, column: None, tuning=None)
+    with pytest.raises(ValueError, match=r"tuning: expected tuning\(row, column, \*, tier, lr\); got .*, \*, tier\)"):
+        replace(table, cell=lambda *_, **__: None, grid={"lr": (0.1,)}, tuning=lambda row, column, *, tier: None)
+
+
+def test_a_notebook_that_there_is_not_is_refused(monkeypatch):
+    mine = SimpleNamespace(TABLE=replace(tables.load("mnist_noise"), name="mine", notebook="09_mine"))
+    monkeypatch.setattr(registry, "load", lambda room, name: mine)
+    message = r"^lib/tables/mine\.py: expected notebook to be one of 00_tour, .*07_speed; got '09_mine'"
+    with pytest.raises(ValueError, match=message):
+        tables.load("mine")
+
+
 def test_v2_table_2_is_all_there():
     table = tables.load("mnist_noise")
     assert len([c for c in table.cells if c[1] != 0.3]) == 30

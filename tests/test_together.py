@@ -16,7 +16,7 @@ from lib.grads import clipped_sum, stacked
 from lib.layers import NoisyLinear, noisy_layers, set_weight_noise
 from lib.methods.dpsgd import cross_entropy
 from lib.run import Run
-from lib.train import SMALL, OutOfTime, _training, alike, train, train_together
+from lib.train import STACKED, OutOfTime, _training, alike, train, train_together
 
 PRIVATE = {"method": "dpsgd", "optimizer": "sgd", "lr": 0.3, "clip_norm": 0.5, "noise_multiplier": 1.0}
 PRIVATE |= {"sampler": "poisson", "momentum": 0.5, "model": "tf_privacy", "epochs": 1}
@@ -71,7 +71,7 @@ def test_records_are_those_of_runs_trained_alone(shared, differences):
         assert (together["env"]["flags"]["together"], alone["env"]["flags"]["together"]) == (len(runs), 1)
 
 
-@pytest.mark.parametrize("model", SMALL)
+@pytest.mark.parametrize("model", STACKED)
 @pytest.mark.parametrize("settings", [{"weight_noise_std": 0.1}, PRIVATE], ids=["weight noise", "DPSGD"])
 def test_every_small_network_takes_the_same_steps(model, settings):
     """After one step: the parameters themselves."""

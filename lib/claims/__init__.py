@@ -8,8 +8,9 @@ typed.  A file of this folder defines ``CLAIMS``.
     ['mnist_noise', 'mnist_noise']
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 
 from lib import registry, tables
 from lib.claims._comparison import above as above
@@ -47,15 +48,41 @@ class Claim:
     judge: Callable[[str, Store], Verdict]
     headline: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "judge", _of_a_verdict(self.name, self.judge))
+
     @property
     def words(self) -> str:
         return f"“{self.says}”" if self.says else self.asks
 
 
+def _of_a_verdict(name: str, judge: Callable[[str, Store], Verdict]) -> Callable[[str, Store], Verdict]:
+    @wraps(judge)
+    def checked(tier: str, store: Store) -> Verdict:
+        judged = judge(tier, store)
+        if not isinstance(judged, Verdict):
+            raise ValueError(f"{name}: expected judge(tier, store) that returns a Verdict; got {judged!r}")
+        return judged
+
+    return checked
+
+
 def every() -> list[Claim]:
-    """All claims, in the reading order of the notebooks that show their tables."""
-    found = [claim for name in registry.names("claims") for claim in registry.load("claims", name).CLAIMS]
+    """All claims, in the reading order of the notebooks that show their tables.
+
+    Raises ``ValueError`` for a file that defines none.
+    """
+    found = [claim for name in registry.names("claims") for claim in _claims(name)]
     return sorted(found, key=lambda claim: tables.load(claim.table).notebook)
+
+
+def _claims(name: str) -> Sequence[Claim]:
+    found = getattr(registry.load("claims", name), "CLAIMS", None)
+    sequence = isinstance(found, Sequence)
+    wrong = [claim for claim in found if not isinstance(claim, Claim)] if sequence else found
+    if wrong or not sequence:
+        raise ValueError(f"lib/claims/{name}.py: expected CLAIMS, a sequence of Claim; got {wrong!r}")
+    return found
 
 
 def of(*table_names: str) -> list[Claim]:

@@ -117,6 +117,7 @@ def best_reached(name: str, rows: Sequence[Row], printed: Row, tier: str, store:
         best = max(run, key=lambda row: found[row, column]["mean"])
         ok, why = reached(found[best, column] | {"printed": number}, tier)
         gap = found[best, column]["mean"] - number.mean
+        why = why or " (within its error)" * (not clear(gap, found[best, column]))
         text = f"{head(name, column)}: {best} {told(found[best, column])}, printed {number.text}: {gap:+.2f}{why}"
         parts.append((ok, text))
     return verdict(parts)

@@ -4,34 +4,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MISSING = "–"  # as :func:`lib.report.ours` writes a cell without runs
+SHOWN = 2  # decisive numbers in the ledger
 Part = tuple[bool | None, str]  # whether it holds, and the evidence; None: not known
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``status`` is "holds", "fails" or "open"; ``evidence`` says on which numbers, ``decisive`` on which above all.
+    """``status`` is "holds", "fails" or "open"; ``parts`` say on which numbers, ``decisive`` on which above all.
 
     ``tally``: how many parts speak for the claim, where they do not agree.  ``contrary``: numbers that decide nothing
     and say otherwise.
     """
 
     status: str
-    evidence: str
+    parts: tuple[str, ...]
     decisive: tuple[str, ...] = ()
     contrary: tuple[str, ...] = ()
     tally: str = ""
+
+    @property
+    def evidence(self) -> str:
+        return "; ".join(self.parts)
 
     def __str__(self) -> str:
         return f"{self.status}: {self.evidence}"
 
     def on_lines(self) -> str:
         """The status, and below it a line for each piece of evidence."""
-        return "\n  ".join([self.status, *self.evidence.split("; ")])
+        return "\n  ".join([self.status, *self.parts])
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """What is told in short: at most two of the decisive numbers, or all there are where none decides."""
+        return self.decisive[:SHOWN] or self.parts
 
     def in_short(self) -> str:
         """The tally, at most two of the decisive numbers, one contrary, and how many more there are of each."""
         told = []
-        for numbers, shown in ((self.decisive, 2), (self.contrary, 1)):
+        for numbers, shown in ((self.decisive, SHOWN), (self.contrary, 1)):
             told += numbers[:shown] + (f"and {len(numbers) - shown} more",) * (len(numbers) > shown)
         return self.tally + ("; ".join(told) or self.evidence)
 
@@ -54,5 +64,4 @@ def verdict(parts: Sequence[Part], *, beside: Sequence[Part] = ()) -> Verdict:
     contrary = [text for ok, text in others if None not in (ok, deciding) and ok is not deciding]
     agreed = oks.count(True)
     tally = f"{agreed} of {len(parts)} hold. {status.capitalize()}: " if 0 < agreed < len(parts) else ""
-    texts = [*evidence, *(text for _, text in others)]
-    return Verdict(status, "; ".join(texts), tuple(decisive), tuple(contrary), tally)
+    return Verdict(status, (*evidence, *(text for _, text in others)), tuple(decisive), tuple(contrary), tally)

@@ -41,8 +41,8 @@ def _no_privacy_loss(tier: str, store: Store) -> Verdict:
     printed = largest[MEASURED]
     sound = ", ".join(f"{largest[name]['multiple']:.2f} C ({name})" for name in SOUND)
     moved = (
-        f"one replaced example moves the sum of the clipped gradients by {printed['multiple']:.1f} C, where 2 C is "
-        f"allowed (found: {printed['how']})"
+        f"{BN}: one replaced example moves the sum of the clipped gradients by {printed['multiple']:.1f} C, where 2 C "
+        f"is allowed (found: {printed['how']})"
     )
     within = max(largest[name]["multiple"] for name in SOUND) <= 2 + ROUNDING
     return verdict(
@@ -118,7 +118,7 @@ CLAIMS = (
     ),
     Claim(
         name="The BN row, with a guarantee",
-        asks="whether the best row that has a guarantee reaches what is printed of BN-LeNet-5, which has none",
+        asks="whether the mean of the best row that has a guarantee reaches what is printed of BN-LeNet-5, without one",
         source="v2 Table 5",
         table=TABLE,
         judge=lambda tier, store: best_reached(

@@ -18,6 +18,7 @@ import hashlib
 import os
 import tempfile
 import zipfile
+import zlib
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -96,7 +97,7 @@ def _arrays(path: Path, keys: list[str], *, partly: bool = False) -> dict[str, n
     try:
         with path.open("rb") as opened, np.load(opened) as file:
             return {key: file[key] for key in keys if key in file or not partly}
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{path}: expected an .npz file with {', '.join(keys)}; got {type(error).__name__}: {error}; "
             "delete it to download it again"
@@ -155,8 +156,10 @@ def _on(
 
 
 def _checked(name: str, split: str, labels: np.ndarray) -> np.ndarray:
-    """``labels`` as int64; ``DataError`` unless they are whole numbers from 0, less than :data:`MOST_CLASSES`, and there
-    are some; public data may be a test set alone."""
+    """``labels`` as int64; public data may be a test set alone.
+
+    ``DataError`` unless they are whole numbers from 0, less than :data:`MOST_CLASSES`, and there are some.
+    """
     if not len(labels) and split == "test":
         raise DataError(f"{name}: expected at least one test example; got none")
     within = not len(labels) or (labels.min() >= 0 and labels.max() < MOST_CLASSES)

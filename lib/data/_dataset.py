@@ -52,7 +52,8 @@ class Dataset:
     def assumes(self) -> str:
         """What a proof of privacy has to assume of data like these, beside the private examples."""
         if self.pretrained_on:
-            return f"{self.assumes_of_words}; {self.pretrained_on}, on which the convolutions were pretrained, is public"
+            pretrained = f"; {self.pretrained_on}, on which the convolutions were pretrained, is public"
+            return self.assumes_of_words + pretrained
         return self.assumes_of_words
 
     def of_its_own_words(self) -> "Dataset":

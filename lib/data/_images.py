@@ -16,7 +16,8 @@ def digits(*, rgb: bool) -> Arrays:
 
     source = load_digits()
     images = (source.images * 255 / 16).round().astype(np.uint8)
-    images = np.stack([images] * 3, axis=3) if rgb else np.pad(images.repeat(3, 1).repeat(3, 2), ((0, 0), (2, 2), (2, 2)))
+    grey = np.pad(images.repeat(3, 1).repeat(3, 2), ((0, 0), (2, 2), (2, 2)))  # 28×28
+    images = np.stack([images] * 3, axis=3) if rgb else grey
     split = 1437  # four fifths; the file's order mixes writers and classes
     return _split(images, source.target, split)
 

@@ -62,7 +62,7 @@ TOPICS = (
     "president minister election war peace treaty border army vote police court capital",
     "computer software internet phone network chip data science space robot virus search",
 )
-COMMON = "the a of in on to and for with new said from by as at its after over more than".split()
+COMMON = "the a of in on to and for with new said from by as at its after over more than".split()  # noqa: SIM905
 
 
 def topics() -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -1,5 +1,6 @@
 """Figures over the stored results (seaborn); each is a pure function of a table, a tier and the store."""
 
+from collections.abc import Sequence
 from io import BytesIO
 
 import matplotlib.pyplot as plt
@@ -56,29 +57,44 @@ def printed_of(table: Table, row: Row) -> dict[Column, Printed]:
 
 
 def at_column(table: Table, tier: str, store: Store, *, column: Column) -> Figure:
-    """Every row's accuracy in one column: ours with its standard error, hollow where a single run has none, and what is
-    printed as crosses.
+    """:func:`at_columns` of one column alone."""
+    return at_columns(table, tier, store, columns=[column])
 
-    A row of which there is neither has no line.
+
+def at_columns(table: Table, tier: str, store: Store, *, columns: Sequence[Column]) -> Figure:
+    """Every row's accuracy, a panel for each of ``columns``, all on one scale: ours with its standard error, hollow
+    where a single run has none, and what is printed as crosses.
+
+    A row of which there is neither in any of them has no line.
     """
     frame = report.summary(table, tier, store)
-    frame = frame[[value == column or (column is None and pd.isna(value)) for value in frame["column"]]]
-    found = frame[frame["n"] > 0].set_index("row")
-    printed = {row: numbers[column].mean for row in table.rows if column in (numbers := printed_of(table, row))}
-    rows = [row for row in table.rows if row in found.index or row in printed]
-    figure, axes = plt.subplots(figsize=(10, 1.4 + 0.3 * len(rows)), layout="constrained")
-    places = {row: i for i, row in enumerate(rows)}
-    mean, spread = found["mean"].astype(float), found["stderr"].astype(float).fillna(0.0)
-    axes.errorbar(mean, [places[row] for row in found.index], xerr=spread, fmt="o", label="ours ± s.e.")
-    single = mean[found["n"] == 1]
-    if len(single):
-        axes.plot(single, [places[row] for row in single.index], "o", label="a single run", **HOLLOW)
-    axes.plot(list(printed.values()), [places[row] for row in printed], "kx", label="printed")
-    axes.set_yticks(range(len(rows)), rows)
-    axes.invert_yaxis()
-    axes.set(title=report.heads(table)[table.columns.index(column)], xlabel=scale.LABEL.replace("\n", " "))
-    scale.of_errors(axes, "x")
-    figure.legend(loc="outside right center", fontsize="small")
+    frame = frame[frame["n"] > 0]
+    shown = {}
+    for column in columns:
+        ours = frame[[value == column or (column is None and pd.isna(value)) for value in frame["column"]]]
+        printed = {row: numbers[column].mean for row in table.rows if column in (numbers := printed_of(table, row))}
+        shown[column] = ours.set_index("row"), printed
+    rows = [row for row in table.rows if any(row in ours.index or row in told for ours, told in shown.values())]
+    places, size = {row: i for i, row in enumerate(rows)}, (4 + 6 * len(columns), 1.4 + 0.3 * len(rows))
+    how = {"sharex": True, "sharey": True, "layout": "constrained"}
+    figure, panels = plt.subplots(1, len(columns), figsize=size, squeeze=False, **how)
+    for axes, (column, (ours, printed)) in zip(panels.flat, shown.items(), strict=True):
+        mean, spread = ours["mean"].astype(float), ours["stderr"].astype(float).fillna(0.0)
+        axes.errorbar(mean, [places[row] for row in ours.index], xerr=spread, fmt="o", label="ours ± s.e.")
+        single = mean[ours["n"] == 1]
+        if len(single):
+            axes.plot(single, [places[row] for row in single.index], "o", label="a single run", **HOLLOW)
+        if printed:
+            axes.plot(list(printed.values()), [places[row] for row in printed], "kx", label="printed")
+        axes.set(title=report.heads(table)[table.columns.index(column)])
+        axes.grid(visible=True)
+    panels[0, 0].set_yticks(range(len(rows)), rows)
+    panels[0, 0].invert_yaxis()
+    for axes in panels.flat:
+        scale.of_errors(axes, "x")
+    figure.suptitle(report.title(table, tier), fontsize="medium")
+    figure.supxlabel(scale.LABEL.replace("\n", " "), fontsize="medium")
+    figure.legend(**_legend(figure), loc="outside right center", fontsize="small")
     return _closed(figure)
 
 
@@ -102,20 +118,42 @@ def against_epoch(table: Table, tier: str, store: Store) -> Figure:
 
 
 def search(table: Table, tier: str, store: Store) -> Figure:
-    """Validation accuracy over the step-size grid, for every row and column: the reading "one fixed step size" is one
-    line of squares, the reading "searched" is the best square of each column."""
+    """Validation accuracy over the step-size grid, a panel for each row: the reading "one fixed step size" is one line
+    of squares, the reading "searched" is the best square of each column; what was not tried is blank.
+
+    Columns of the table that share a search are one column of squares, with a joint head.
+    """
     frame = report.search(table, tier, store)
-    searched = [row for row, column in table.cells if any("lr" in point for point in table.points(row, column, tier))]
-    rows = list(dict.fromkeys(searched))
-    figure, panels = _panels(rows, width=4.6, height=3.4)
-    for axes, row in zip(panels, rows, strict=False):
-        square = frame[frame["row"] == row].pivot(index="lr", columns="column", values="accuracy")
+    heads = {row: found for row in table.rows if (found := _heads_of_searches(table, row, tier))}
+    steps = sorted(frame["lr"].unique() if "lr" in frame else [], reverse=True)
+    figure, panels = _panels(list(heads), width=4.6, height=3.4)
+    for axes, (row, of_row) in zip(panels, heads.items(), strict=False):
+        tried = frame[frame["row"] == row].assign(head=lambda part, of_row=of_row: part["column"].map(of_row))
+        square = tried.pivot_table(index="lr", columns="head", values="accuracy")
         if len(square):
+            square = square.reindex(index=steps, columns=list(dict.fromkeys(of_row.values())))
             label = {"annot": True, "fmt": ".0f", "annot_kws": {"fontsize": 8}}
-            sns.heatmap(square.sort_index(ascending=False), vmin=10, vmax=100, cbar=False, ax=axes, **label)
+            ticks = {"xticklabels": list(square.columns), "yticklabels": [f"{lr:g}" for lr in steps]}
+            sns.heatmap(square, vmin=10, vmax=100, cbar=False, ax=axes, **label, **ticks)
         axes.set(title=row, xlabel=report.symbol(table), ylabel="step size")
-    figure.suptitle(f"{table.name}, tier {tier}: validation accuracy (%) after the tuning run", fontsize="medium")
+        axes.tick_params(axis="y", rotation=0)
+        axes.grid(visible=False)
+    title = f"{table.name}, tier {tier}: validation accuracy (%) after the tuning run"
+    shared = any(len(set(of_row.values())) < len(of_row) for of_row in heads.values())
+    together = f"; values of {report.symbol(table)} at one column share a search" if shared else ""
+    figure.suptitle(title + together, fontsize="medium")
     return _closed(figure)
+
+
+def _heads_of_searches(table: Table, row: Row, tier: str) -> dict[Column, str]:
+    """What each column that is tuned for its step size is headed by: the values of all that share its search."""
+    runs = {
+        column: table.tuning(row, column, tier=tier, **points[0])
+        for of_row, column in table.cells
+        if of_row == row and (points := table.points(row, column, tier)) and "lr" in points[0]
+    }
+    value = {column: "∞" if column is None else f"{column:g}" for column in runs}
+    return {column: ", ".join(value[other] for other in runs if runs[other] == runs[column]) for column in runs}
 
 
 def at_step_size(table: Table, tier: str, store: Store, *, lr: float) -> Figure:
@@ -151,14 +189,19 @@ def _together(figure: Figure, title: str) -> Figure:
         axes.sharey(first)
     for axes in figure.axes:
         scale.of_errors(axes)
-    found = [axes.get_legend_handles_labels() for axes in figure.axes]
-    by_label = {label: handle for handles, labels in found for handle, label in zip(handles, labels, strict=True)}
-    if by_label:
-        how = {"loc": "outside lower center", "ncols": len(by_label), "fontsize": "small"}
-        figure.legend(by_label.values(), by_label, **how)
+    legend = _legend(figure)
+    if legend["labels"]:
+        figure.legend(**legend, loc="outside lower center", ncols=len(legend["labels"]), fontsize="small")
     figure.suptitle(title, fontsize="medium")
     figure.supylabel(scale.LABEL, fontsize="medium")
     return figure
+
+
+def _legend(figure: Figure) -> dict[str, list]:
+    """The handles and labels of all panels, each label once."""
+    found = [axes.get_legend_handles_labels() for axes in figure.axes]
+    by_label = {label: handle for handles, labels in found for handle, label in zip(handles, labels, strict=True)}
+    return {"handles": list(by_label.values()), "labels": list(by_label)}
 
 
 def png(figure: Figure) -> bytes:

@@ -10,18 +10,20 @@ from matplotlib.ticker import NullFormatter
 
 
 def dots(frame: pd.DataFrame, *, title: str) -> Figure:
-    """A dot with its number for each line of ``frame``, a colour for each column; ε on a logarithmic axis.
+    """A dot with its number for each line of ``frame``, a colour for each column; ε on a logarithmic axis.  Numbers of
+    the first column are above their dots and all others below, so that close dots of two columns can be read.
 
     A value that is NaN or infinite has no dot.
     """
     long = frame.rename_axis("way").melt(ignore_index=False, var_name="kind", value_name="value").reset_index()
     long["value"] = long["value"].where(long["value"].map(math.isfinite))
     several = len(frame.columns) > 1
-    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.4 * len(frame)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8, 1.4 + (0.55 if several else 0.4) * len(frame)), layout="constrained")
     how = {"palette": "colorblind", "jitter": False, "size": 9, "legend": several}
     sns.stripplot(long, x="value", y="way", hue="kind", **how, ax=axes)
     for dot in long.dropna().itertuples():
-        told = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": "x-small"}
+        up, align = (7, "bottom") if dot.kind == frame.columns[0] else (-7, "top")
+        told = {"xytext": (0, up), "textcoords": "offset points", "ha": "center", "va": align, "fontsize": "x-small"}
         axes.annotate(f"{dot.value:.3g}", (dot.value, dot.way), **told)
     axes.set(title=title, xscale="log", xlabel="ε", ylabel="", xlim=(long["value"].min() / 3, long["value"].max() * 3))
     axes.xaxis.set_minor_formatter(NullFormatter())

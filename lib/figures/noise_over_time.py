@@ -13,7 +13,7 @@ LANDMARKS = {0.0: ("DPSGD, p = 0", "--"), 0.5: ("p = 1/2", ":"), 1.0: ("SI-DPSGD
 def on_sums(*, power: float, steps: int, period: int) -> np.ndarray:
     """Standard deviation (T,) of the noise on the sum of the first t gradients, in units of C/µ at guarantee µ-GDP.
 
-    ``√(Σ_{k<t} b_k²) · ‖Σ_j C e_{j·period}‖``, b the coefficients of A C⁻¹, the running sums of those of C⁻¹; an
+    ``√(Σ_{k<t} b_k²) · ‖Σ_j S e_{j·period}‖``, b the coefficients of A S⁻¹, the running sums of those of S⁻¹; an
     example comes back after ``period`` steps.  See :class:`lib.accounting.Spectrum`.
     """
     spectrum = Spectrum(power=power, steps=steps)
@@ -21,16 +21,21 @@ def on_sums(*, power: float, steps: int, period: int) -> np.ndarray:
 
 
 def drawn(*, power: float, steps: int, period: int) -> Figure:
-    """The noise of :func:`on_sums` against the step, at ``power`` and at the landmarks of the spectrum."""
-    figure, axes = plt.subplots(figsize=(7, 3.6))
-    at = np.arange(1, steps + 1)
+    """The noise of :func:`on_sums` against the step, at ``power`` and at the landmarks of the spectrum; the legend
+    tells it after the first epoch, of ``period`` steps, and after the last step."""
+    figure, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
+    axes.axvline(period, color="grey", linewidth=0.8)
+    at, told = np.arange(1, steps + 1), "{}: {:.2f}, {:.2f}"
     for landmark, (label, style) in LANDMARKS.items():
-        axes.plot(at, on_sums(power=landmark, steps=steps, period=period), style, color="grey", label=label)
-    axes.plot(at, on_sums(power=power, steps=steps, period=period), linewidth=2.5, label=f"p = {power:g}")
+        noise = on_sums(power=landmark, steps=steps, period=period)
+        axes.plot(at, noise, style, color="grey", label=told.format(label, noise[period - 1], noise[-1]))
+    noise = on_sums(power=power, steps=steps, period=period)
+    axes.plot(at, noise, linewidth=2.5, label=told.format(f"p = {power:g}", noise[period - 1], noise[-1]))
     axes.set(title="noise on the weights at equal ε", xlabel="step", ylabel="in units of C/µ", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.legend(fontsize="small")
+    title = f"after step {period}, the first epoch;\nafter step {steps}, the last"
+    figure.legend(fontsize="small", loc="outside right center", title=title, title_fontsize="small")
     plt.close(figure)
     return figure

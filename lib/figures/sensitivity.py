@@ -2,26 +2,39 @@
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+ALLOWED = 2.0  # multiples of C, where one example is replaced
+TICKS = (1, 2, 5, 10)
 
 
 def drawn(audit: dict[str, dict[str, dict[str, float]]]) -> Figure:
-    """The largest change found, in multiples of C, against C: a line for each network; dotted what is allowed, 2 C.
+    """The change found, in multiples of C: a line for each network, with a dot for each C and the largest written
+    beside it; dotted what is allowed, 2 C.
 
     ``audit``: {network: {C: {"multiple": …}}}.
     """
-    figure, axes = plt.subplots(figsize=(9, 3.8), layout="constrained")
-    for name, by_clip_norm in audit.items():
-        multiples = [found["multiple"] for found in by_clip_norm.values()]
-        axes.plot([float(clip_norm) for clip_norm in by_clip_norm], multiples, marker="o", label=name)
-    axes.axhline(2.0, color="black", linestyle=":", label="allowed: 2 C")
+    figure, axes = plt.subplots(figsize=(9, 1.4 + 0.32 * len(audit)), layout="constrained")
+    every = [(found["multiple"], name) for name, by_clip_norm in audit.items() for found in by_clip_norm.values()]
+    largest = {name: max(found["multiple"] for found in of_name.values()) for name, of_name in audit.items()}
+    axes.plot(*zip(*every, strict=True), "o", color="C0", markerfacecolor="white", label="at one of the C")
+    axes.plot(list(largest.values()), list(largest), "o", color="C0", label="largest")
+    for name, multiple in largest.items():
+        told = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": "small"}
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # readable where it lies on the dotted line
+        axes.annotate(f"{multiple:.2f}", (multiple, name), bbox=box, **told)
+    axes.axvline(ALLOWED, color="black", linestyle=":", label="allowed: 2 C")
     axes.set(
         xscale="log",
-        yscale="log",
-        xlabel="clip norm C",
-        ylabel="multiples of C",
+        xlim=(0.9, 1.7 * max(TICKS[-1], *largest.values())),
+        ylim=(len(audit) - 0.5, -0.5),
+        xlabel="multiples of C",
         title="largest change of the clipped sum when one example is replaced",
     )
-    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.xaxis.set_major_locator(FixedLocator(TICKS))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    figure.legend(fontsize="small", loc="outside right center")
     plt.close(figure)
     return figure
 

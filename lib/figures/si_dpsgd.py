@@ -29,8 +29,11 @@ def claimed_and_true(
     """One setting of v1's algorithm 1: what v1's accountant claims, and what holds; Poisson sampling, constant steps.
 
     "θ_T alone" is exact for a linear loss, "all θ_t" the exact value for one participation per epoch in a fixed place;
-    ``δ`` is the true one of θ_T at the claimed ε.
+    ``δ`` is the true one of θ_T at the claimed ε.  Raises ``ValueError`` for a ``noise_multiplier`` of 0 or less, at
+    which no ε is finite.
     """
+    if not noise_multiplier > 0.0:
+        raise ValueError(f"noise_multiplier: expected a positive number; got {noise_multiplier!r}")
     how = {"noise_multiplier": noise_multiplier, "sampling_prob": batch_size / examples}
     how["steps"] = epochs * (examples // batch_size)
     claimed = accounting.epsilon(**how, delta=delta, accountant="rdp_2020")
@@ -54,7 +57,7 @@ def claimed_and_true_drawn(**setting: float) -> Figure:
 
 def against_power(table: Table, tier: str, store: Store, *, powers: dict[str, float], dashed: Sequence[str]) -> Figure:
     """Accuracy ± standard error against p at equal proven ε: a line for each column; ``dashed`` rows, which have no p,
-    as levels.  A cell whose standard error is above ``DIVERGED`` is hollow and on no line."""
+    as levels.  A cell whose standard error is above ``DIVERGED`` is hollow, and its line is broken there."""
     frame = report.summary(table, tier, store)
     frame = frame.assign(p=frame["row"].map(powers), diverged=frame["stderr"].astype(float) > DIVERGED)
     figure, axes = plt.subplots(figsize=(10, 4.6), layout="constrained")
@@ -63,9 +66,10 @@ def against_power(table: Table, tier: str, store: Store, *, powers: dict[str, fl
     for colour, column, head in zip(colours, table.columns, report.heads(table), strict=True):
         of_column = frame[frame["column"] == column]
         on_line = of_column[of_column["p"].notna()]
-        kept, diverged = on_line[~on_line["diverged"]], of_column[of_column["diverged"]]
-        mean, spread = kept["mean"].astype(float), kept["stderr"].astype(float).fillna(0.0)
-        keys.append(axes.errorbar(kept["p"], mean, spread, color=colour, marker="o", label=head))
+        diverged = of_column[of_column["diverged"]]
+        mean, spread = on_line["mean"].astype(float), on_line["stderr"].astype(float).fillna(0.0)
+        kept = mean.where(~on_line["diverged"])  # NaN breaks a line
+        keys.append(axes.errorbar(on_line["p"], kept, spread, color=colour, marker="o", label=head))
         levels = of_column[of_column["row"].isin(dashed) & of_column["mean"].notna() & ~of_column["diverged"]]
         for level in levels.itertuples():
             axes.axhline(level.mean, color=colour, linestyle=LEVELS[dashed.index(level.row)], linewidth=1.2)
@@ -77,7 +81,7 @@ def against_power(table: Table, tier: str, store: Store, *, powers: dict[str, fl
         label = f"s.e. > {DIVERGED:g} points: not all runs trained\n(at the right: of an amplified row)"
         hollow = {"marker": "o", "markerfacecolor": "white", "markersize": 9, "linestyle": ""}
         keys.append(Line2D([], [], color="grey", label=label, **hollow))
-    axes.set(xlabel="p", ylabel=scale.LABEL, xticks=list(powers.values()))
+    axes.set(xlabel="p (0: DPSGD, 1: SI-DPSGD)", ylabel=scale.LABEL, xticks=list(powers.values()))
     scale.of_errors(axes)
     figure.legend(handles=keys, loc="outside right center", fontsize="small")
     figure.suptitle(table.title, fontsize="medium")

@@ -43,15 +43,17 @@ class Groups:
             if not under:
                 raise ValueError(f"clip_norm: expected a group for {parameter!r}; got {', '.join(owners)}")
             self.of[parameter] = owners[max(under, key=len)]
-            if alike != (alike := (self.of[parameter], self._scales.get(parameter))):
-                first = parameter
+            place = self.of[parameter], self._scales.get(parameter)
+            if place != alike:
+                first, alike = parameter, place
             self.stretches[first] = self.stretches.get(first, 0) + value.numel()
         if unused := [name for i, name in enumerate(self.names) if i not in self.of.values()]:
             raise ValueError(f"clip_norm: expected names of the model's modules or parameters; got {unused[0]!r}")
 
     def norms(self, squares: Mapping[str, Tensor]) -> Tensor:
-        """Norms (…, groups) from the squared norms (…) of every parameter's gradient."""
-        members: list[list[Tensor]] = [[] for _ in self.names]
+        """Norms (…, groups) from the squared norms (…) of parameters' gradients; 0 of a group that has none."""
+        zeros = torch.zeros_like(next(iter(squares.values())))
+        members: list[list[Tensor]] = [[zeros] for _ in self.names]
         for name, square in squares.items():
             scale = self._scales.get(name)
             members[self.of[name]].append(square if scale is None else square * scale**2)

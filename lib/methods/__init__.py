@@ -100,11 +100,16 @@ class Method(ABC):
 def build(run: Run, examples: int, model: nn.Module) -> Method:
     """The method in ``lib/methods/<run.method>.py``, set up for ``run`` of ``model`` on ``examples`` training examples.
 
-    Raises ``ValueError`` for settings that the method does not have or cannot do.
+    Raises ``ValueError`` for settings that the method does not have or cannot do, and for a file that builds none.
     """
-    method = registry.load("methods", run.method)
+    expected = f"lib/methods/{run.method}.py: expected build(run, examples, model) that returns a Method"
+    make = getattr(registry.load("methods", run.method), "build", None)
+    registry.check_call(expected, make, run, examples, model)
     refuse(run, *sorted(frozenset().union(*map(_settings, registry.names("methods"))) - _settings(run.method)))
-    return method.build(run, examples, model)
+    method = make(run, examples, model)
+    if not isinstance(method, Method):
+        raise ValueError(f"{expected}; got {method!r}")
+    return method
 
 
 @cache

@@ -13,6 +13,7 @@ with parameters of its own (as bc counts BN-LeNet-5's 8; it has 16 tensors), or 
 similar norms (bc B.2).  C may fall from epoch to epoch (``clip_norm_decay``).
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,17 @@ class AdaptiveLayerwise(BatchClipping):
     def prepare(self, model: nn.Module, public: Public | None) -> None:
         super().prepare(model, public)
         norms = self._norms.measure(model, public)
-        if len(next(iter(norms.values()))):  # else not one example has a finite gradient: e_h stays
-            found = {group: _mean_norm(norms, group) for group in _layers(norms, self.run.layers)}
-            least = SMALLEST * max(found.values())
-            self.expected = {group: max(e, least) for group, e in found.items()}
+        examples = len(next(iter(norms.values())))
+        layers = _layers(norms, self.run.layers) if examples else []
+        found = {group: _mean_norm(norms, group) for group in layers}
+        largest = max(found.values(), default=0.0)
+        if 0.0 < largest < math.inf:
+            self.expected = {group: max(e, SMALLEST * largest) for group, e in found.items()}
+        elif not self.expected:  # later on e_h stays what it was
+            raise ValueError(
+                f"gradient_norm_examples: expected some with a gradient that is finite and not 0 before the first "
+                f"epoch; got {examples} that are finite, the largest norm {largest:g}"
+            )
 
     def groups(self, model: nn.Module, step: int) -> Groups:
         clip_norm, largest = self.clip_norm(step), max(self.expected.values())

@@ -2,7 +2,8 @@
 
 A model file defines ``build(norm, activation, classes) -> nn.Module``, one of texts with ``features`` too, one whose
 last norm layer the papers vary with ``last_norm``; all its trainable maps are noisy layers with σ = 0, so one
-architecture serves noise-free training, noisy weights and SI-DPSGD alike.
+architecture serves noise-free training, noisy weights and SI-DPSGD alike, and with norm "none" there is nothing else to
+train.
 
     >>> sum(p.numel() for p in build("lenet5").parameters())
     61706
@@ -11,10 +12,11 @@ architecture serves noise-free training, noisy weights and SI-DPSGD alike.
 import inspect
 import math
 
+import torch
 from torch import nn
 
-from lib import registry
-from lib.layers import NoisedBatchNorm, PublicBatchNorm
+from lib import layers, registry
+from lib.layers import NoisedBatchNorm, PublicBatchNorm, noisy_layers
 from lib.run.allowed import CHOICES
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -36,13 +38,15 @@ def build(
     ``features`` D: the dimension of the word vectors that a model of texts takes.  ``last_norm``: v2 Table 3's networks
     without their last norm layer ("removed", the papers' …-mod) and with one more, after the last trainable layer
     ("added", the papers' BN-…).  Raises ``ValueError`` for an unknown model, normalisation, activation or last norm,
-    and where ``features`` or ``last_norm`` do not fit the model.
+    where ``features`` or ``last_norm`` do not fit the model, and for a model file of which a record would be false: one
+    that ignores the norm, or whose maps carry no noise.
     """
     for given, value, allowed in (("activation", activation, tuple(ACTIVATIONS)), ("last_norm", last_norm, LAST_NORMS)):
         if value not in allowed:
             raise ValueError(f"{given}: expected one of {', '.join(allowed)}; got {value!r}")
-    model, settings = registry.load("models", name), {"norm": norm, "activation": ACTIVATIONS[activation]}
-    takes = inspect.signature(model.build).parameters
+    settings = {"norm": norm, "activation": ACTIVATIONS[activation], "classes": classes}
+    make = getattr(registry.load("models", name), "build", None)
+    takes = inspect.signature(make).parameters if callable(make) else ()
     if ("features" in takes) != (features is not None):
         raise ValueError(f"model: expected one of {'texts' if features else 'images'} for these data; got {name!r}")
     if features is not None:
@@ -51,7 +55,32 @@ def build(
         if "last_norm" not in takes:
             raise ValueError(f"last_norm: expected {LAST_NORMS[0]!r} for model {name!r}; got {last_norm!r}")
         settings["last_norm"] = last_norm
-    return model.build(classes=classes, **settings)
+    expected = f"lib/models/{name}.py: expected build({', '.join(settings)}) that returns an nn.Module"
+    registry.check_call(expected, make, **settings)
+    model = make(**settings)
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{expected}; got {model!r}")
+    with torch.random.fork_rng(devices=[]):  # the draws of the first weights stay what they are
+        _check(name, norm, model, plain=model if norm == "none" else make(**settings | {"norm": "none"}))
+    return model
+
+
+def _check(name: str, norm: str, model: nn.Module, plain: nn.Module) -> None:
+    """``ValueError`` unless all that ``plain``, without norm, trains is noisy, and ``model`` has other layers."""
+    noisy = set(noisy_layers(plain))
+    others = [
+        f"{type(layer).__name__} {place!r}"
+        for place, layer in plain.named_modules()
+        if layer not in noisy and any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
+    ]
+    if others:
+        known = ", ".join(kind for kind in vars(layers) if kind.startswith("Noisy"))
+        raise ValueError(
+            f"lib/models/{name}.py: expected noisy layers of lib.layers ({known}) for all that is trained with norm "
+            f"'none'; got {', '.join(others)}"
+        )
+    if norm != "none" and [*map(type, model.modules())] == [*map(type, plain.modules())]:
+        raise ValueError(f"lib/models/{name}.py: expected norm layers with norm {norm!r}; got those of norm 'none'")
 
 
 def cut(model: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:

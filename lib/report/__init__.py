@@ -71,6 +71,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             *(["ε: claimed / proven / audited", _framed(epsilons, table)] if each_private else []),
             *data(table, tier, store),
             f"privacy (claimed / proven / audited ε): {_privacy_line(table, tier, store)}",
+            *_noise(table, tier, store),
             f"command: {command(table, tier, store)}",
         ]
     )
@@ -86,6 +87,11 @@ def _not_trained(table: Table, cells: pd.DataFrame) -> list[str]:
 def _privacy_line(table: Table, tier: str, store: Store) -> str:
     said = privacy(table, tier, store)
     return f"{said}; claim not proven: see notebook 06" if "claim not proven" in said else said
+
+
+def _noise(table: Table, tier: str, store: Store) -> list[str]:
+    every = [record for cell in table.cells for record in records(table, *cell, tier, store)]
+    return [told] if (told := privacy_words.of_noise(every)) else []
 
 
 def _settings(cell: Any) -> str:

@@ -20,7 +20,10 @@ def of_cell(records: list[Record]) -> str:
 
 
 def of_cells(cells: list[list[Record]]) -> str:
-    """The answer that all cells give; or, where they differ, the range of each ε and every reason once."""
+    """The answer that all cells give; or, where they differ, the range of each ε and every reason once.
+
+    Where nothing is claimed, as without privacy, nothing is there to prove: the range of what is proven is of claims.
+    """
     answers = list(dict.fromkeys(answer for cell in cells if (answer := of_cell(cell))))
     if len(answers) <= 1:
         return "".join(answers) or "nothing stored yet"
@@ -29,11 +32,23 @@ def of_cells(cells: list[list[Record]]) -> str:
     audits = [block["audited"]["epsilon"] for block in blocks if block["audited"] is not None]
     parts = [
         _claimed(claims),
-        _range([block["proven"]["epsilon"] for block in blocks]),
+        _range([block["proven"]["epsilon"] for block in blocks if block["claimed"] or not claims]),
         _range(audits) if audits else "none",
     ]
     reasons = dict.fromkeys(block["proven"]["why"].split("; for a linear loss")[0] for block in blocks)
     return f"{' / '.join(parts)} ({'; '.join(reasons)})"
+
+
+def of_noise(records: list[Record]) -> str:
+    """Of how many of the runs with a proven ε the noise is not as Gaussian as the proof assumes; "" if of none."""
+    proven = [r for r in records if r["privacy"]["noise_multiplier"] and r["privacy"]["proven"]["epsilon"] is not None]
+    one_draw = [record for record in proven if record["env"]["flags"].get("draws") != 2]
+    if not one_draw:
+        return ""
+    return (
+        f"proven for Gaussian noise: that of {len(one_draw)} of {len(proven)} runs was one float32 draw, which is not "
+        "quite; what that adds to δ their records say"
+    )
 
 
 def _claimed(claims: list[tuple[str, float | None]]) -> str:

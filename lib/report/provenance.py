@@ -17,7 +17,7 @@ def provenance(table: Table, tier: str, store: Store) -> str:
         return "provenance: nothing stored yet"
     of_all = [record["env"] for record in [*final.values(), *search.values()]]
     where = Counter(", ".join(filter(None, (env["device"], _torch(env), precision(env)))) for env in of_all)
-    commits = Counter(env.get("git_commit", "unknown")[:7] + "+" * bool(env.get("dirty")) for env in of_all)
+    commits = Counter((env.get("git_commit") or "unknown")[:7] + "+" * bool(env.get("dirty")) for env in of_all)
     told = ", ".join(f"{commit} ({count})" for commit, count in commits.most_common())
     return f"provenance: {len(final)} runs and {len(search)} of the search; {'; '.join(where)}; commits {told}"
 

@@ -104,6 +104,8 @@ def asked(
     seeds = SEEDS[tables.check_tier(tier)] if seeds is None else seeds
     # In tier smoke a run takes less than the start of a worker does: there the notebooks are the workers.
     backend = backend or ("sequential" if tier == "smoke" else "loky")
+    if backend == "sequential" and n_jobs is None:  # each has its share of the cores
+        n_jobs = os.cpu_count() or 1
     plan = {"tier": tier, "seeds": seeds, "minutes": minutes, "backend": backend, "n_jobs": n_jobs}
     plan["precision"] = precision
     chosen = opening(exhibits()) if tier == "smoke" and table is None else exhibits(table)

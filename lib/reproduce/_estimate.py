@@ -74,15 +74,15 @@ class Estimate:
         return Estimate(self.exhibits[first:])
 
     def words(self, workers: int = 1) -> str:
-        """``12 runs, about 3 min with 2 workers, unknown for 2 of them``."""
+        """``12 runs, about 3 min with 2 workers``, or as much of it as is known."""
         known = [seconds for seconds in self._seconds if seconds is not None]
-        parts = [f"{self.runs} runs"]
-        if known:
-            shared = f" with {workers} workers" if workers > 1 else ""
-            parts.append(f"about {duration(sum(known) / workers)}{shared}")
-        if unknown := self.runs - len(known):
-            parts.append(f"unknown for {unknown} of them" if known else "how long is unknown")
-        return ", ".join(parts)
+        unknown = self.runs - len(known)
+        if not known:
+            return f"{self.runs} runs" + (", how long they take is unknown" if unknown else "")
+        about = f"about {duration(sum(known) / workers)}" + (f" with {workers} workers" if workers > 1 else "")
+        if not unknown:
+            return f"{self.runs} runs, {about}"
+        return f"{self.runs} runs; {len(known)} of them {about}, how long the other {unknown} take is unknown"
 
     def __str__(self) -> str:
         """A line for each row of each table that has something to train, in time of one worker."""

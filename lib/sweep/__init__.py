@@ -74,7 +74,8 @@ def run(
     if plan.precision == "bfloat16" and plan.scheduler is None and not environment.computes_in_bfloat16():
         warnings.warn("precision: this processor emulates bfloat16, which is slower than float32", stacklevel=2)
     deadline = time.time() + 60 * plan.minutes if plan.minutes is not None else None
-    n_jobs = plan.n_jobs or torch.cuda.device_count() or os.cpu_count() or 1
+    # One after the other has every core, unless it is asked to leave some, as to other notebooks beside it.
+    n_jobs = plan.n_jobs or (1 if plan.backend == "sequential" else torch.cuda.device_count() or os.cpu_count() or 1)
     together = plan.together or (TOGETHER if torch.cuda.is_available() else 1)
     threads = 1 if plan.scheduler else max(1, (os.cpu_count() or 1) // n_jobs)
     stages = (_tuning_runs, _cell_runs)

@@ -57,9 +57,6 @@ def work(
     """
     if deadline is not None and time.time() > deadline:
         return [(run, UNFINISHED) for run in share]
-    torch.set_num_threads(threads)
-    # Saturated gates have gradients of 1e-40, which a CPU multiplies 100 times slower than it takes them for 0.
-    torch.set_flush_denormal(True)
     environment.keep_freed_memory()
     running, leases = root / RUNNING, {}
     try:
@@ -71,7 +68,8 @@ def work(
             remove(_checkpoint(root, run))
             leases.pop(run).release()
         how = {"device": _device(), "deadline": deadline, "precision": precision}
-        outcomes = _trained(list(leases.items()), table, root, how)
+        with environment.set_up(threads):  # a sequential backend works in the process that asked
+            outcomes = _trained(list(leases.items()), table, root, how)
         return [(run, outcomes.get(run, ELSEWHERE)) for run in share]
     except Exception as error:
         return [(run, _words(run, error)) for run in share]

@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from lib import registry
 from lib.run import Run
 
 TIERS = ("smoke", "cpu", "paper")
+_NOTEBOOKS = Path(__file__).resolve().parent.parent.parent / "notebooks"
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,17 @@ class Table:
     elsewhere: str = ""
 
     def __post_init__(self) -> None:
-        """A reader asks for the same runs over and over: each is put together once."""
+        """A reader asks for the same runs over and over: each is put together once.
+
+        ``ValueError`` for a column that no run has, and for a cell or a tuning that does not take what it is given.
+        """
         if self.column not in Run.__dataclass_fields__:
             raise ValueError(f"{self.name}: column: expected a field of Run; got {self.column!r}")
-        for name in ("cell", "tuning"):
+        point = {} if self.tuning is None else dict.fromkeys(self.grid)
+        for name, settings in (("cell", {"seed": 0, "tier": "smoke", **point}), ("tuning", {"tier": "smoke", **point})):
             if (make := getattr(self, name)) is not None:
+                expected = f"{self.name}: {name}: expected {name}(row, column, *, {', '.join(settings)})"
+                registry.check_call(expected, make, "row", 0.0, **settings)
                 object.__setattr__(self, name, cache(_of_a_tier(make)))
 
     def points(self, row: Row, column: Column, tier: str) -> list[dict[str, Any]]:
@@ -137,13 +145,19 @@ def _of_a_tier(make: Callable[..., Run]) -> Callable[..., Run]:
 def load(name: str) -> Table:
     """The table in ``lib/tables/<name>.py``.
 
-    ``ValueError``, listing the tables, if there is no such file, and if what it defines is not a table of its name.
+    ``ValueError``, listing the tables, if there is no such file, and if what it defines is not a table of its name or
+    has a notebook that is not among those beside this package (an installed copy may have none).
     """
     table = getattr(registry.load("tables", name), "TABLE", None)
     if getattr(table, "name", None) != name:
         raise ValueError(
             f"lib/tables/{name}.py: expected TABLE, a Table with name={name!r}, under which its records are stored; "
             f"got {'none' if table is None else repr(getattr(table, 'name', table))}"
+        )
+    notebooks = sorted(path.stem for path in _NOTEBOOKS.glob("*.ipynb"))
+    if notebooks and table.notebook not in notebooks:
+        raise ValueError(
+            f"lib/tables/{name}.py: expected notebook to be one of {', '.join(notebooks)}; got {table.notebook!r}"
         )
     return table
 

@@ -30,7 +30,7 @@ from lib.train.checkpoint import CheckpointError as CheckpointError
 from lib.train.evaluation import evaluate as evaluate
 
 # Small networks, of which one does not fill a GPU; all are sequences, whose layers draw their noise in this order.
-SMALL = ("lenet5", "lenet5_tanh", "lenet_300_100", "pca_1000", "tf_privacy")
+STACKED = ("lenet5", "lenet5_tanh", "lenet_300_100", "pca_1000", "tf_privacy")
 
 
 class OutOfTime(Exception):
@@ -83,15 +83,19 @@ def train_together(
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     environment.reset_peak_memory(device)
     environment.full_precision()
+
+    def finish(pretraining: Run, path: Path, beat: Callable[[], None]) -> Training:
+        return _finished([pretraining], device, deadline, [path], beat)[0]
+
     for run in runs:
         if run.pretraining is not None:
-            pretrained.ensure(run, device, lambda *of: _finished([of[0]], device, deadline, [of[1]], of[2])[0], beat)
+            pretrained.ensure(run, device, finish, beat)
     return [training.record() for training in _finished(runs, device, deadline, checkpoints, beat, precision)]
 
 
 def alike(run: Run) -> tuple[tuple[str, object], ...] | None:
     """What runs have in common that can be trained together with ``run``; None if it has to be trained alone."""
-    differ = methods.may_differ(run) if run.model in SMALL and not run.pretrained_on else ()
+    differ = methods.may_differ(run) if run.model in STACKED and not run.pretrained_on else ()
     return tuple((name, value) for name, value in asdict(run).items() if name not in differ) if differ else None
 
 
