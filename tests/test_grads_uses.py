@@ -1,0 +1,261 @@
+"""What the fast gradients do not know of goes to the reference: weights used elsewhere, rows of several examples."""
+
+import copy
+
+import pytest
+import torch
+from test_grads import LOSS, check, classes
+from torch import Tensor, nn
+
+from lib.grads import clipped_sum
+from lib.layers import NoisyLinear
+
+
+def test_an_embedding_that_changes_its_gradients_is_left_to_the_reference():
+    model = nn.Sequential(nn.Embedding(5, 4, scale_grad_by_freq=True), nn.Flatten(), nn.Linear(16, 3))
+    with pytest.warns(UserWarning, match="has no rule for that"):
+        clipped_sum(model, LOSS, torch.tensor([[1, 1, 2, 0]]), classes(1), clip_norm=1.0)
+
+
+class Scale(nn.Module):
+    """y = s x, with a parameter that no rule knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.s = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.s * x
+
+
+def tied() -> nn.Module:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    model[2].weight = model[0].weight
+    return model
+
+
+class Doubled(nn.Linear):
+    """A subclass that computes something else than its parent."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+class Behind(nn.Module):
+    """Uses its layers' weights behind their backs: one layer's alone, and another's once more, which a call that has no
+    part in the loss does not hide."""
+
+    def __init__(self, *, tied: bool) -> None:
+        super().__init__()
+        self.encoder, self.last, self.tied = nn.Linear(4, 4), nn.Linear(4, 3), tied
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.encoder(x).tanh()
+        if self.tied:
+            self.encoder(h)
+            return self.last(nn.functional.linear(h, self.encoder.weight.T))
+        return nn.functional.linear(h, self.last.weight, self.last.bias)
+
+
+def patched() -> nn.Module:
+    layer = nn.Linear(4, 3)
+    layer.forward = lambda x: nn.functional.linear(x.square(), layer.weight, layer.bias)
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (patched(), "the model has another forward than its class"),
+        (Behind(tied=True), "encoder.weight is used otherwise than by calling its layer"),
+        (Behind(tied=False), "last.weight is used otherwise than by calling its layer"),
+        (nn.Sequential(Scale(), nn.Linear(4, 3)), r"0 \(Scale\) has no rule"),
+        (nn.Sequential(Doubled(4, 3)), r"0 \(Doubled\) has no rule"),
+        (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))), "has no rule"),
+        (tied(), "shared by two layers"),
+    ],
+)
+def test_what_the_fast_form_does_not_know_goes_to_the_reference_with_a_word(model, reason):
+    x, y = torch.randn(3, 4), classes(3)
+    with pytest.warns(UserWarning, match=reason):
+        fast = clipped_sum(model, LOSS, x, y, clip_norm=0.5)
+    torch.testing.assert_close(fast, clipped_sum(model, LOSS, x, y, clip_norm=0.5, implementation="reference"))
+
+
+def test_inputs_given_by_name_and_outputs_changed_by_hooks_are_seen_as_they_are():
+    class ByName(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+            self.layer.register_forward_hook(lambda layer, inputs, output: output * 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(input=x)
+
+    model, x, y = ByName(), torch.randn(3, 4), classes(3)
+    fast = clipped_sum(model, LOSS, x, y, clip_norm=0.5)
+    torch.testing.assert_close(fast, clipped_sum(model, LOSS, x, y, clip_norm=0.5, implementation="reference"))
+
+
+class TimeFirst(nn.Module):
+    """Takes (B, T, D), and gives its layer (T, B, D)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.transpose(0, 1)).tanh().mean(0)
+
+
+class Flattened(TimeFirst):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.transpose(0, 1).flatten(0, 1)).view(x.shape[1], len(x), 3).tanh().mean(0)
+
+
+class Centred(TimeFirst):
+    """Batch norm by another name."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.layer(x.mean(1))
+        return (h - h.mean(0)).tanh()
+
+
+class BesidePublic(TimeFirst):
+    """As many public rows after the private ones, whose mean is taken away."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.layer(torch.cat([x[:, 0], torch.ones_like(x[:, 0]).cumsum(0)]))
+        return (h[: len(x)] - h[len(x) :].mean(0)).tanh()
+
+
+@pytest.mark.parametrize("model", [TimeFirst(), Flattened(), Centred(), BesidePublic()], ids=lambda m: type(m).__name__)
+def test_rows_that_are_not_one_examples_go_to_the_reference_and_clipping_holds(model):
+    x, y = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0)), classes(3)
+    assert goes_to_the_reference(model, x, y) == "a row of layer is not of one example alone"
+
+
+class OfBatch(nn.Module):
+    """Standardises its input or what its layer makes of it, in training by the batch's own statistics, as constants."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place, self.first, self.last = place, nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(self.mixed(x) if self.place == "input" else x)
+        return self.last((self.mixed(h) if self.place == "hidden" else h).tanh())
+
+    def mixed(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        return (x - x.mean(0).detach()) / (x.std(0, correction=0).detach() + 1e-3)
+
+
+class Reversed(OfBatch):
+    """Of an odd batch the example in the middle stays where it is."""
+
+    def mixed(self, x: Tensor) -> Tensor:
+        return x.flip(0)
+
+
+@pytest.mark.parametrize("examples", [2, 4, 5])
+@pytest.mark.parametrize("place", ["input", "hidden"])
+@pytest.mark.parametrize("kind", [OfBatch, Reversed])
+def test_examples_that_are_mixed_go_to_the_reference_without_a_gradient_between_them(kind, place, examples):
+    x, y = torch.randn(examples, 4, generator=torch.Generator().manual_seed(0)), classes(examples)
+    assert goes_to_the_reference(kind(place), x, y)
+
+
+@pytest.mark.parametrize("hidden_by", ["evaluation mode", "a last layer of zeros", "examples that are all alike"])
+def test_what_a_first_pass_does_not_show_is_looked_for_again(hidden_by):
+    model, x, y = OfBatch("hidden"), torch.randn(4, 4, generator=torch.Generator().manual_seed(0)), classes(4)
+    weight = model.last.weight.detach().clone()
+    if hidden_by == "a last layer of zeros":
+        nn.init.zeros_(model.last.weight)
+    model.train(hidden_by != "evaluation mode")
+    clipped_sum(model, LOSS, torch.ones_like(x) if "alike" in hidden_by else x, y, clip_norm=0.01)
+    model.train()
+    model.last.weight.data.copy_(weight)
+    assert goes_to_the_reference(model, x, y) == "an example's loss depends on the examples beside it"
+
+
+class Positions(nn.Module):
+    """Embeds places, the same of every example: as many rows as places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place, self.layer, self.last = nn.Embedding(6, 5), nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last((self.layer(x) + self.place(torch.arange(6))).tanh().mean(1))
+
+
+@pytest.mark.parametrize("sizes", [(4, 6), (6, 4), (3, 6)])
+def test_rows_that_all_examples_share_go_to_the_reference_at_every_batch_size(sizes):
+    model, x = Positions(), torch.randn(6, 6, 4, generator=torch.Generator().manual_seed(0))
+    for size in sizes:
+        assert goes_to_the_reference(model, x[:size], classes(size)) == "a row of place is not of one example alone"
+
+
+def test_looking_leaves_a_model_its_buffers_and_all_generators_as_one_pass_does():
+    model = nn.Sequential(nn.Dropout(), NoisyLinear(4, 3, noise_std=0.1, generator=torch.Generator().manual_seed(0)))
+    model.register_buffer("passes", torch.zeros(()))
+    model.register_forward_hook(lambda model, inputs, output: model.passes.add_(1) and None)
+    x, y, state = torch.randn(5, 4), classes(5), torch.get_rng_state()
+    once = copy.deepcopy(model)
+    clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+    after = torch.get_rng_state()
+    torch.set_rng_state(state)
+    once(x)
+    assert torch.equal(after, torch.get_rng_state())
+    assert torch.equal(model[1].generator.get_state(), once[1].generator.get_state())
+    assert model.passes == once.passes == 1
+
+
+def goes_to_the_reference(model: nn.Module, x: Tensor, y: Tensor) -> str:
+    """Why; and each gradient that is clipped is its example's own."""
+    with pytest.warns(UserWarning, match="its gradients come from the slow reference") as warned:
+        total, norms = clipped_sum(model, LOSS, x, y, clip_norm=0.01)
+    for i in range(len(y)):
+        alone, norm = clipped_sum(model, LOSS, x[[i]], y[[i]], clip_norm=0.01, implementation="reference")
+        torch.testing.assert_close(norms[[i]], norm)
+        total = {name: value - alone[name] for name, value in total.items()}
+    assert max(value.abs().max() for value in total.values()) < 1e-6
+    return str(warned[0].message).partition(";")[0]
+
+
+class Residual(nn.Module):
+    """Outputs changed in place, by an activation and by an addition, as torchvision's networks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.last = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1), nn.Linear(32, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.one(x).relu_()
+        z = self.two(y)
+        z += y
+        return self.last(z.flatten(1))
+
+
+def test_outputs_may_be_changed_in_place():
+    check(Residual(), torch.randn(4, 2, 4, 4), classes(4))
+
+
+class Overwritten(nn.Module):
+    """The input of a layer is changed after the layer has used it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        x.zero_()
+        return y
+
+
+def test_an_input_changed_in_place_is_refused():
+    with pytest.raises(ValueError, match="layer: expected its input unchanged; got one changed in place"):
+        clipped_sum(Overwritten(), LOSS, torch.randn(2, 3), classes(2), clip_norm=1.0)
