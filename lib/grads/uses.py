@@ -1,6 +1,7 @@
 """Whether layers' inputs and output gradients tell all of a model's per-example gradients, and each example's apart.
 
-A model is looked at until a pass has shown it, and again when others of its parameters are trained or modes change.
+A model is looked at until a pass has shown it, :data:`LOOKS` times at most, and again when others of its parameters are
+trained or modes change.
 """
 
 import copy
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node
 
-_checked: WeakKeyDictionary[nn.Module, set[Hashable]] = WeakKeyDictionary()
+LOOKS = 10  # a last layer of zeros moves with the first step; of some models most examples never have a gradient
+_looks: WeakKeyDictionary[nn.Module, Counter[Hashable]] = WeakKeyDictionary()
 
 Uses = Sequence[tuple[str, nn.Module, Sequence[GradientEdge]]]  # of trained layers: name, layer, where its outputs are
 
@@ -43,7 +45,7 @@ def across(
     An example's rows are taken to lie together.  Where time comes first, or where the model looks at the whole batch,
     they are not its own, and clipping their gradient bounds no example's.  That shows in the gradients of the first
     example's loss, or, where none flows from row to row, in a loss that changes when all others are made like it.  What
-    this pass cannot show, as a last layer of zeros hides what is before it, the next one may.
+    this pass cannot show, as a last layer of zeros hides what is before it, the next ones may.
     """
     if len(losses) < 2 or not any(outputs for _, _, outputs in layers) or _known(model, "across"):
         return None
@@ -61,8 +63,7 @@ def across(
     first, changed = (_first_loss(model, loss, of.flatten(0, 1), y) for of in (by_example, others_alike))
     if not torch.isclose(first, changed, rtol=1e-3, atol=1e-5, equal_nan=True):
         return "an example's loss depends on the examples beside it"
-    if seen and not torch.equal(by_example, others_alike):
-        _remember(model, "across")
+    _remember(model, "across", looks=LOOKS if seen and not torch.equal(by_example, others_alike) else 1)
     return None
 
 
@@ -74,11 +75,11 @@ def _first_loss(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: T
 
 
 def _known(model: nn.Module, question: str) -> bool:
-    return _state(model, question) in _checked.get(model, ())
+    return _looks.get(model, Counter())[_state(model, question)] >= LOOKS
 
 
-def _remember(model: nn.Module, question: str) -> None:
-    _checked.setdefault(model, set()).add(_state(model, question))
+def _remember(model: nn.Module, question: str, *, looks: int = LOOKS) -> None:
+    _looks.setdefault(model, Counter())[_state(model, question)] += looks
 
 
 def _state(model: nn.Module, question: str) -> Hashable:
