@@ -107,6 +107,16 @@ def test_an_unfinished_file_is_a_writers_until_it_is_old(tmp_path):
     assert (old.exists(), new.exists()) == (False, True)
 
 
+def test_an_unfinished_record_is_taken_away_by_who_writes_it(tmp_path):
+    """A killed writer's; one that lives is told that another has stored it."""
+    results = Store(tmp_path, read_only=False)
+    path = tmp_path / "a_table" / f"{make_run().words}-{make_run().id}.json"
+    path.parent.mkdir()
+    path.with_name(f".{path.stem}-abc_12.part").write_text("")
+    results.write("a_table", make_record(make_run(), 1.0))
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_a_write_that_is_cut_off_leaves_no_record(tmp_path, monkeypatch):
     results = Store(tmp_path, read_only=False)
     for publish in ("link", "replace"):
@@ -131,7 +141,7 @@ def test_of_two_writers_at_once_one_stores_and_the_other_is_told(tmp_path, monke
         monkeypatch.setattr(os, "fsync", sync)
         with monkeypatch.context() as unseen:
             if not swept:
-                unseen.setattr(os, "listdir", lambda _: [])
+                unseen.setattr(Path, "glob", lambda *_: [])
             second.write("a_table", make_record(make_run(), 2.0))
 
     monkeypatch.setattr(os, "fsync", while_the_other_stores)
