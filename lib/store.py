@@ -14,6 +14,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +195,9 @@ def write_text(path: Path, text: str, *, new: bool = False) -> None:
     """At once: hidden and with another ending until complete, so that no reader ever picks it up half-written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for part in path.parent.glob(f".{glob.escape(path.stem)}-*.part"):
-        if new or time.time() - part.stat().st_mtime > ABANDONED:  # a record's other writer is told by what is missing
-            part.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # published meanwhile
+            if new or time.time() - part.stat().st_mtime > ABANDONED:  # a record's other writer is told by what is gone
+                part.unlink()
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.stem}-", suffix=".part", delete=False, encoding="utf-8"
     ) as file:
