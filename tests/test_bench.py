@@ -135,7 +135,7 @@ def test_runs_together_end_where_they_do_one_after_another(kind, monkeypatch):
 
 
 def test_every_seed_is_one_workers(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(runs_together, "cpu_count", lambda: 2)
     asked = []
 
     class Pool:

@@ -128,7 +128,7 @@ def test_an_estimate_says_of_which_runs_it_is(seconds, words):
 
 
 def test_notebooks_side_by_side_share_the_cores(monkeypatch):
-    monkeypatch.setattr(reproduce.os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(reproduce, "cpu_count", lambda: 6)
     how = {"table": ["mnist_noise"], "seeds": 1, "minutes": None, "precision": "float32"}
     for tier, n_jobs, expected in (("smoke", None, 6), ("smoke", 2, 2), ("cpu", None, None)):
         (parameters,) = reproduce.asked(tier=tier, backend=None, n_jobs=n_jobs, **how)

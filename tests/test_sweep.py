@@ -1,6 +1,5 @@
 """Sweeps: order, budget, failures, and nothing lost when one is killed."""
 
-import os
 import re
 import sys
 import time
@@ -108,7 +107,7 @@ def test_failing_runs_are_named_at_the_end_and_stop_no_other(tmp_path):
 
 def test_one_after_the_other_they_have_every_core_and_leave_the_process_as_it_was(tmp_path, monkeypatch):
     threads = torch.get_num_threads()
-    monkeypatch.setattr(os, "cpu_count", lambda: threads + 2)
+    monkeypatch.setattr(sweep, "cpu_count", lambda: threads + 2)
     for n_jobs in (None, 2):
         root = tmp_path / str(n_jobs)
         sweep.run(SMALL, root=root, backend="sequential", n_jobs=n_jobs, together=1, progress=False)
@@ -117,6 +116,12 @@ def test_one_after_the_other_they_have_every_core_and_leave_the_process_as_it_wa
         assert all(flag["flush_denormal"] for flag in flags)
         assert torch.get_num_threads() == threads
         assert torch.tensor([1e-40]).mul(1.0).item() > 0.0
+
+
+def test_a_sweep_beside_another_takes_no_more_cores_than_it_is_given(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    sweep.run(SMALL, root=tmp_path, backend="sequential", together=1, progress=False)
+    assert {record["env"]["flags"]["threads"] for _, record in Store(tmp_path).filed()} == {1}
 
 
 @pytest.mark.parametrize("kind", ["validation_accuracy", "test_accuracy"])

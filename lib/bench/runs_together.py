@@ -4,7 +4,6 @@ A step here is a step of all of them, gradient and update, each with its own par
 third way is that of a sweep: a worker, with one thread, for every core.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -12,6 +11,7 @@ from functools import cache, partial
 from multiprocessing import get_context
 
 import torch
+from joblib import cpu_count
 
 from lib import methods, models
 from lib.bench import Numbers, Step, ratios
@@ -56,7 +56,7 @@ def step(kind: str, device: torch.device, *, seeds: range, together: bool) -> St
 @contextmanager
 def workers(seeds: int) -> Iterator[Callable[[str], Step]]:
     """What makes, of a kind, the same step, by a process for every core, each with its share of the seeds."""
-    cores = min(seeds, os.cpu_count() or 1)
+    cores = min(seeds, cpu_count())
     shares = [range(first, seeds, cores) for first in range(cores)]
     with ExitStack() as stack:
         pools = [stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn"))) for _ in shares]

@@ -11,7 +11,6 @@ long (:mod:`lib.reproduce._estimate`).  Both only read.
 """
 
 import ast
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import papermill
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
@@ -105,7 +104,7 @@ def asked(
     # In tier smoke a run takes less than the start of a worker does: there the notebooks are the workers.
     backend = backend or ("sequential" if tier == "smoke" else "loky")
     if backend == "sequential" and n_jobs is None:  # each has its share of the cores
-        n_jobs = os.cpu_count() or 1
+        n_jobs = cpu_count()
     plan = {"tier": tier, "seeds": seeds, "minutes": minutes, "backend": backend, "n_jobs": n_jobs}
     plan["precision"] = precision
     chosen = opening(exhibits()) if tier == "smoke" and table is None else exhibits(table)
@@ -125,7 +124,7 @@ def reproduce(*, table: list[str] | None, **plan: Any) -> None:
     notebooks, began = asked(table=table, **plan), time.monotonic()
     store = Store(folder(plan["tier"]), read_only=False)
     to_train, stored = Estimate.of(notebooks, store), len(store)
-    workers = plan["n_jobs"] or os.cpu_count() or 1
+    workers = plan["n_jobs"] or cpu_count()
     at_once = workers if notebooks[0]["backend"] == "sequential" else 1
     others = other_notebooks() if table is None else []
     out = OUT / plan["tier"]

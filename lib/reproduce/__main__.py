@@ -1,7 +1,8 @@
 """The command ``python -m lib.reproduce``: its arguments, and errors in one line."""
 
 import argparse
-import os
+
+from joblib import cpu_count
 
 from lib import registry, reproduce, tables, tuning
 from lib.plan import BACKENDS
@@ -29,7 +30,7 @@ def dry_run(**plan: object) -> str:
     """What :func:`lib.reproduce.reproduce` would train, row by row, and how long its like took."""
     estimate = Estimate.of(reproduce.asked(**plan), Store(folder(plan["tier"])))
     lines = [str(estimate)] if estimate.runs else []
-    return "\n".join([*lines, f"all: {estimate.words(plan['n_jobs'] or os.cpu_count() or 1)}"])
+    return "\n".join([*lines, f"all: {estimate.words(plan['n_jobs'] or cpu_count())}"])
 
 
 def main() -> None:

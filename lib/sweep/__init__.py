@@ -9,7 +9,6 @@ its worker the moment it is finished; until then it has a checkpoint and a :clas
 worker that dies or hangs is replaced.
 """
 
-import os
 import time
 import warnings
 from collections import Counter
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from joblib import cpu_count
 from tqdm import tqdm
 
 from lib import data, environment, tuning
@@ -75,9 +75,9 @@ def run(
         warnings.warn("precision: this processor emulates bfloat16, which is slower than float32", stacklevel=2)
     deadline = time.time() + 60 * plan.minutes if plan.minutes is not None else None
     # One after the other has every core, unless it is asked to leave some, as to other notebooks beside it.
-    n_jobs = plan.n_jobs or (1 if plan.backend == "sequential" else torch.cuda.device_count() or os.cpu_count() or 1)
+    n_jobs = plan.n_jobs or (1 if plan.backend == "sequential" else torch.cuda.device_count() or cpu_count())
     together = plan.together or (TOGETHER if torch.cuda.is_available() else 1)
-    threads = 1 if plan.scheduler else max(1, (os.cpu_count() or 1) // n_jobs)
+    threads = 1 if plan.scheduler else max(1, cpu_count() // n_jobs)
     stages = (_tuning_runs, _cell_runs)
     for stage in stages:
         for asked in stage(table, plan, store):
