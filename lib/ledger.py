@@ -56,28 +56,29 @@ def _line(claim: Claim, judged: Verdict, tier: str, store: Store) -> str:
         f"**{claim.name}**: {claim.words} ([{claim.source}]({REPORT}#{anchor(_heading(table))}))",
         f"**{judged.status}**, tier {tier}",
         judged.in_short(),
-        _privacy(table, "; ".join(judged.deciding), tier, store),
+        _privacy(claim, "; ".join(judged.deciding), tier, store),
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _privacy(table: Table, text: str, tier: str, store: Store) -> str:
+def _privacy(claim: Claim, text: str, tier: str, store: Store) -> str:
     """Claimed / proven / audited ε of the rows that ``text`` names, in one line for those that are alike.
 
     A dash where it names none: what it tells then are not accuracies.
     """
-    named, rows = [], [row for row in table.rows if row not in table.not_run]
+    rows = {row: table for table in map(tables.load, filter(None, (claim.table, claim.also))) for row, _ in table.cells}
+    named = set()
     for row in sorted(rows, key=len, reverse=True):  # one row's name may be a part of another's
         if row in text:
-            named.append(row)
+            named.add(row)
             text = text.replace(row, "")
     answers: dict[str, list[str]] = {}
     for row in [row for row in rows if row in named]:
-        answer = report.privacy(replace(table, rows=(row,)), tier, store).split(" (")[0]
+        answer = report.privacy(replace(rows[row], rows=(row,)), tier, store).split(" (")[0]
         answers.setdefault(answer, []).append(row)
     if len(answers) < 2:
         return "".join(answers) or "–"
-    return "<br>".join(f"{', '.join(rows)}: {answer}" for answer, rows in answers.items())
+    return "<br>".join(f"{', '.join(alike)}: {answer}" for answer, alike in answers.items())
 
 
 def page(store: Store) -> str:

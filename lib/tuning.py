@@ -23,7 +23,23 @@ Point = dict[str, Any]
 
 
 def points(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[Point]:
-    """The candidates among which a cell is tuned: its grid, then those beyond that the stored runs ask for.
+    """The candidates among which a cell is tuned: its grid, then those beyond that the stored runs ask for."""
+    every, found = reachable(table, row, column, tier), table.points(row, column, tier)
+    for _ in range((len(every) - len(found)) // 2):
+        scores = _scores(table, row, column, tier, store, found)
+        if None in scores:
+            break
+        if scores.index(max(scores)) == 0:
+            found = [every[every.index(found[0]) - 1], *found]
+        elif _winner(scores, _examples(table, row, column, tier, found)) == len(found) - 1:
+            found = [*found, every[every.index(found[-1]) + 1]]
+        else:
+            break
+    return found
+
+
+def reachable(table: Table, row: Row, column: Column, tier: str) -> list[Point]:
+    """The cell's grid, and beyond either end of it the points that a search can come to.
 
     A grid of one setting goes on by the ratio of its last two points; tier ``smoke`` has no more than its two.
     """
@@ -33,15 +49,8 @@ def points(table: Table, row: Row, column: Column, tier: str, store: Store) -> l
     (name,) = table.grid
     below, above = found[0][name] / found[1][name], found[-1][name] / found[-2][name]
     for _ in range(BEYOND):
-        scores = _scores(table, row, column, tier, store, found)
-        if None in scores:
-            break
-        if scores.index(max(scores)) == 0:
-            found = [{name: float(f"{found[0][name] * below:.4g}")}, *found]
-        elif _winner(scores, _examples(table, row, column, tier, found)) == len(found) - 1:
-            found = [*found, {name: float(f"{found[-1][name] * above:.4g}")}]
-        else:
-            break
+        first, last = (float(f"{end[name] * ratio:.4g}") for end, ratio in ((found[0], below), (found[-1], above)))
+        found = [{name: first}, *found, {name: last}]
     return found
 
 

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import make_record
 from scipy.stats import sem, ttest_ind_from_stats
 
-from lib import claims, registry, tables
+from lib import claims, registry, report, tables
 from lib.claims import Verdict, noise_robustness, verdict
+from lib.store import Store
 
 TABLE, FIGURE = tables.load("mnist_noise"), tables.load("mnist_convergence")
 BY_NAME = {claim.name: claim for claim in claims.every()}
@@ -118,9 +120,10 @@ def test_what_decides_a_verdict_is_told_and_what_is_missing_is_counted():
     assert verdict([(None, "too early to tell: 12 (1)")]).evidence == "too early to tell: 12 (1)"
 
 
-def cell(mean, stderr=0.1, n=3, at_an_end=False, outdone=""):
-    found = {"mean": mean, "stderr": stderr, "n": n, "at_an_end": at_an_end, "outdone": outdone, "one_run": 2.0}
-    return found | {"printed": tables.Printed(95.0)}
+def cell(mean, stderr=0.1, n=3, at_an_end=False, by=None):
+    """A line of the summary; ``by``: what its row reaches at ε = 1."""
+    found = {"mean": mean, "stderr": stderr, "n": n, "at_an_end": at_an_end, "one_run": 2.0}
+    return found | {"outdone": by and (by, "at ε = 1"), "printed": tables.Printed(95.0)}
 
 
 def drawn(rng):
@@ -149,13 +152,25 @@ class TestAbove:
             (cell(90.0, at_an_end=True), cell(95.0), None),  # another step might have reached more
             (cell(90.0), cell(95.0, at_an_end=True), False),
             (cell(95.0), cell(90.0, at_an_end=True), None),
-            (cell(95.0), cell(90.0, outdone="ε = 1"), None),  # so does the network that is more accurate there
-            (cell(90.0, outdone="ε = 1"), cell(95.0), None),
-            (cell(90.0), cell(95.0, outdone="ε = 1"), False),
+            (cell(95.0), cell(90.0, by=cell(94.8)), None),  # so does the network that is more accurate there
+            (cell(95.0), cell(90.0, by=cell(96.0)), None),
+            (cell(95.0), cell(90.0, by=cell(93.0, at_an_end=True)), True),
+            (cell(90.0, by=cell(94.8)), cell(95.0), None),
+            (cell(90.0, by=cell(93.0)), cell(95.0), False),
+            (cell(90.0, by=cell(93.0, None, 1)), cell(95.0), None),
+            (cell(90.0), cell(95.0, by=cell(99.0)), False),
         ],
     )
     def test_what_it_says(self, one, other, told):
         assert claims.above(one, other)[0] is told
+
+    def test_it_says_against_what_else_the_lower_one_was_held(self):
+        assert claims.above(cell(95.0), cell(90.0, by=cell(93.0)))[1] == (
+            " (and against the lower one's 93.00 ± 0.10 (3) at ε = 1)"
+        )
+        assert claims.above(cell(90.0, by=cell(94.9)), cell(95.0))[1] == (
+            " (not told apart from the lower one's 94.90 ± 0.10 (3) at ε = 1)"
+        )
 
     def test_it_agrees_with_scipy(self):
         """Where cells are neither equally wide nor of equally many runs, as with equal ones above."""
@@ -234,8 +249,29 @@ def test_a_row_that_is_better_at_a_smaller_epsilon_is_outdone(fill):
     row = table.rows[0]
     curve = lambda r, column, seed: [{3.0: 95.0, 1.0: 96.0, 0.5: 94.0}[column] if r == row else 97.0]  # noqa: E731
     found = claims.cells(table.name, "cpu", fill(table, curve, seeds=2))
-    assert [found[row, column]["outdone"] for column in table.columns] == ["ε = 1", "", ""]
+    (better, where), *others = (found[row, column]["outdone"] for column in table.columns)
+    assert (better["mean"], better["n"], where) == (96.0, 2, "at ε = 1")
+    assert others == [None, None]
     assert not any(found[table.rows[1], column]["outdone"] for column in table.columns)
+
+
+def test_a_row_is_outdone_by_what_is_stored_with_another_step_size(fill, tmp_path):
+    """A search that went on, or was done again, chose another; what it chose before is stored still."""
+    table = tables.load("mnist_noise")
+    row, store = "LeNet-5", fill(table, lambda *_: [95.0], seeds=2)
+    points = table.points(row, 0.1, "cpu")
+    for point, accuracy in ((points[2], 96.0), (points[0], 97.0), (points[3], 94.0)):
+        for seed in range(2):
+            store.write(table.name, make_record(table.cell(row, 0.1, seed=seed, tier="cpu", **point), accuracy + seed))
+    found = claims.cells(table.name, "cpu", Store(store.root))
+    better, where = found[row, 0.1]["outdone"]
+    assert (better["mean"], better["n"], where) == (97.5, 2, f"with step size {points[0]['lr']:g}")
+    assert all(cell["outdone"] is None for key, cell in found.items() if key != (row, 0.1))
+    told = report.text(table, "cpu", Store(store.root))
+    assert (
+        f"searches did not choose in the end: LeNet-5 at σ = 0.1 97.50 ± 0.50 (2) with {points[0]['lr']:g}; "
+        f"LeNet-5 at σ = 0.1 96.50 ± 0.50 (2) with {points[2]['lr']:g}; " in told
+    )
 
 
 def test_the_moments_accountant_gains_what_abadi_says():

@@ -37,7 +37,7 @@ class Claim:
     """A sentence of a paper about one table, and how it is judged: ``judge(tier, store)``.
 
     ``says`` is a literal quotation, with … where words are left out; where there is none, ``asks`` is what we ask.
-    ``headline``: whether README shows it before all others.
+    ``also``: another table whose rows the evidence names.  ``headline``: whether README shows it before all others.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Claim:
     source: str
     table: str
     judge: Callable[[str, Store], Verdict]
+    also: str = ""
     headline: bool = False
 
     def __post_init__(self) -> None:

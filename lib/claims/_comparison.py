@@ -13,22 +13,28 @@ from lib.tables import Column, Row
 
 ONE_RUN = 2.0  # points that a single run, which has no spread of its own, has as standard error at the least
 DOUBT = 0.05  # two-sided
+NOT_OUTDONE = {"at_an_end": False, "outdone": None}
 
 
 def cells(name: str, tier: str, store: Store) -> dict[tuple[Row, Column], dict]:
-    """The lines of the table's summary, by cell; ``outdone`` says where a row is clearly better at a smaller ε, and
-    ``one_run`` what a single run's standard error is taken for: that of all repeated cells, pooled."""
+    """The lines of the table's summary, by cell, with more: ``one_run``, what a single run's standard error is taken
+    for (that of all repeated cells, pooled), and ``outdone``, what is stored of the row that is more accurate, and
+    where: with a step size that its search did not choose, or at a smaller ε, where a network keeps to this one, too.
+    """
     table = tables.load(name)
     found = dict(zip(table.cells, report.summary(table, tier, store).to_dict("records"), strict=True))
     repeated = [(cell["n"] - 1, cell["n"] * cell["stderr"] ** 2) for cell in found.values() if cell["n"] > 1]
     pooled = sum(freedom * variance for freedom, variance in repeated) / max(1, sum(freedom for freedom, _ in repeated))
     for cell in found.values():
-        cell["one_run"], cell["outdone"] = max(ONE_RUN, math.sqrt(pooled)), ""
+        cell["one_run"] = max(ONE_RUN, math.sqrt(pooled))
     for (row, column), cell in found.items():
-        if table.column == "epsilon" and column is not None and cell["n"]:
+        others = [(f"with step size {step['lr']:g}", step) for step in cell["other_steps"]]
+        if table.column == "epsilon" and column is not None:
             smaller = [other for other in table.columns if other is not None and other < column]
-            better = [c for c in smaller if found[row, c]["n"] and above(found[row, c], cell)[0]]
-            cell["outdone"] = head(name, better[0]) if better else ""
+            others += [(f"at {head(name, c)}", found[row, c]) for c in smaller if found[row, c]["n"]]
+        better = [(other | {"one_run": cell["one_run"]}, where) for where, other in others if cell["n"]]
+        better = [(other, where) for other, where in better if other["mean"] > cell["mean"]]
+        cell["outdone"] = max(better, key=lambda found: found[0]["mean"], default=None)
     return found
 
 
@@ -47,8 +53,8 @@ def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[
 
     It is not told from a cell that is missing, nor where Welch's t-test leaves more than 5 % of doubt.  One of many
     comparisons would be below by chance: that it is must be clear at 5 % ÷ ``of``, their number (Bonferroni).  Nor is
-    it told where the lower one's step size may not be its best: it is at an end of its search, or the row is better at
-    a smaller ε, where a network keeps to the larger one as well.
+    it told where the lower one's step size may not be its best: it is at an end of its search; or the row is outdone
+    (:func:`cells`) by a cell of which the same cannot be told.
     """
     if not (one["n"] and other["n"]):
         return None, ""
@@ -61,9 +67,14 @@ def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[
     lower = other if gap >= 0 else one
     if lower["at_an_end"]:
         return None, " (the lower one's step size is at an end of its search)"
-    if lower.get("outdone"):
-        return None, f" (the lower one's step size is not its best: it is more accurate at {lower['outdone']})"
-    return gap >= 0, ""
+    if lower["outdone"] is None:
+        return gap >= 0, ""
+    better, where = lower["outdone"]
+    its = f"the lower one's {told(better)} {where}"
+    instead = (one, better | NOT_OUTDONE) if gap >= 0 else (better | NOT_OUTDONE, other)
+    if above(*instead, margin, of=of)[0] is not (gap >= 0):
+        return None, f" (not told apart from {its})"
+    return gap >= 0, f" (and against {its})"
 
 
 def clear(gap: float, *of_cells: dict, of: int = 1) -> bool:
@@ -106,7 +117,10 @@ def printed_reached(name: str, found: Sequence[tuple[Row, Column]], tier: str, s
 
 
 def best_reached(name: str, rows: Sequence[Row], printed: Row, tier: str, store: Store) -> Verdict:
-    """Whether at every finite ε the best of ``rows`` is at least as accurate as what is printed for ``printed``."""
+    """Whether at every finite ε the best of ``rows`` is at least as accurate as what is printed for ``printed``.
+
+    One of many rows is above by chance: that the best is must be clear at 5 % ÷ their number.
+    """
     found, parts, table = cells(name, tier, store), [], tables.load(name)
     for column in table.columns[1:]:
         run = [row for row in rows if found[row, column]["n"]]
@@ -115,9 +129,10 @@ def best_reached(name: str, rows: Sequence[Row], printed: Row, tier: str, store:
             parts.append((None, f"{head(name, column)}: {MISSING}, printed {number.text}"))
             continue
         best = max(run, key=lambda row: found[row, column]["mean"])
-        ok, why = reached(found[best, column] | {"printed": number}, tier)
         gap = found[best, column]["mean"] - number.mean
-        why = why or " (within its error)" * (not clear(gap, found[best, column]))
+        ok, why = limited(gap >= 0, tier)
+        if ok and not clear(gap, found[best, column], of=len(run)):
+            ok, why = None, f" (not told apart, as the best of {len(run)} rows)"
         text = f"{head(name, column)}: {best} {told(found[best, column])}, printed {number.text}: {gap:+.2f}{why}"
         parts.append((ok, text))
     return verdict(parts)
@@ -130,14 +145,17 @@ def compared(
     store: Store,
     *,
     columns: Sequence[Column] | None = None,
+    same_features: bool = False,
 ) -> list[tuple[bool | None, str, Row, Column]]:
     """For each pair, at every finite ε or at ``columns``: whether the first row is above the second, the evidence, and
-    of which row and column it is."""
+    of which row and column it is.  ``same_features``: it is not told of rows whose features were pretrained apart."""
     found, parts = cells(table, tier, store), []
     finite = [column for column in columns or tables.load(table).columns if column is not None]
     for (better, worse), column in product(pairs, finite):
         one, other = found[better, column], found[worse, column]
         ok, why = above(one, other, of=len(pairs) * len(finite))
+        if same_features and one["data"] != other["data"] and one["n"] and other["n"]:
+            ok, why = None, " (on features that were pretrained apart)"
         gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
         text = f"{head(table, column)}: {better} {told(one)}, {worse} {told(other)}{gap}{why}"
         parts.append((ok, text, better, column))
@@ -152,15 +170,16 @@ def no_worse(
     *,
     columns: Sequence[Column] | None = None,
     alike: bool = True,
+    same_features: bool = False,
     beside: Sequence[tuple[Row, Row]] = (),
 ) -> Verdict:
     """Whether the first row of each pair is at least as accurate as the second at every finite ε, or at ``columns``.
 
     ``alike``: both rows are cut short alike where the tier is less than the paper's; otherwise nothing is told there.
-    ``beside``: pairs that decide nothing.
+    ``same_features``: see :func:`compared`.  ``beside``: pairs that decide nothing.
     """
     parts: list[Part] = []
-    for ok, text, *_ in compared(table, pairs, tier, store, columns=columns):
+    for ok, text, *_ in compared(table, pairs, tier, store, columns=columns, same_features=same_features):
         if ok is not None and not alike and tier != "paper":
             ok, text = None, f"{text} (tier {tier} cuts them short differently: open)"
         parts.append((ok, text))

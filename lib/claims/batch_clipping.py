@@ -62,6 +62,17 @@ def _told(
     return parts
 
 
+def _tuned_clip_norm(tier: str, store: Store) -> Verdict:
+    """Whether ResNet-18 is above Zhang's with the better of bc's two C, as bc tunes it; convnet is told beside."""
+    found, name = cells("bc_ic_vs_bc", tier, store), "bc_ic_vs_bc"
+    tried = ("resnet-18, BC", "resnet-18, BC, C = .095")
+    best = max(tried, key=lambda row: found[row, FALLING]["mean"] or 0.0)
+    beside = [(row, "resnet-18, BC, Zhang's") for row in tried if row != best] + [
+        ("convnet, BC", "convnet, BC, Zhang's")
+    ]
+    return _above(name, [(best, "resnet-18, BC, Zhang's")], FALLING, tier, store, beside=beside)
+
+
 def _about_five(tier: str, store: Store) -> Verdict:
     """Whether convnet gains about 5 points by batch norm, which is the network that bc says it of."""
     found = cells("bc_batch_norm", tier, store)
@@ -77,33 +88,29 @@ def _about_five(tier: str, store: Store) -> Verdict:
     return verdict([(ok, text)], beside=beside)
 
 
-def _guarantee(sigma: float, *, about: bool = False) -> Verdict:
-    """Whether the limit that bc quotes, G_µ for 8 layers, is an upper bound at every δ; and what it is at usual ones.
+def _guarantee(sigma: float) -> Verdict:
+    """Whether the limit that bc quotes, G_µ for 8 layers, "asymptotically" (bc B.1), is an upper bound at usual δ.
 
-    A guarantee of G_µ is one for all δ at once, so it fails where a single pair of data sets has more: one example
-    turns each mean around that it is in, which is as far apart as an example of Poisson batches with half the noise.
-    In the tail that is always so somewhere (:func:`lib.accounting.gdp_exceeded`); that none is found proves nothing.
-    Beside it whether PLD's upper bound is no larger at usual δ, and for 16 layers; PLD rounds up, by less than
-    :data:`SAME`.  ``about``: bc's "≈", which usual δ decide, and the tail is beside.
+    It is where PLD's upper bound is no larger; PLD rounds up, by less than :data:`SAME`.  It is not where a single pair
+    of data sets has more: one example turns each mean around that it is in, which is as far apart as an example of
+    Poisson batches with half the noise.  Beside it 16 layers, and the tail: as a guarantee, one at every δ at once,
+    G_µ is exceeded there (:func:`lib.accounting.gdp_exceeded`).
     """
     told_of = {8: "8 modules as layers", 16: "their 16 tensors as layers, as bc counts ResNet-18's 62"}
     judged, beside = [], []
     for layers, counted in told_of.items():
         z = 2 * sigma / layers**0.5
-        mu = accounting.limit_mu(accounting.Event(z, **MNIST, **BC))
-        found = accounting.gdp_exceeded(mu=mu, noise_multiplier=z / 2, sampling_prob=MNIST["sampling_prob"])
-        text = f"{counted}, G_{mu:.2f}: no pair of data sets is known that has more"
-        if found:
-            text = "{}, in the tail: at ε = {:g} δ is {:.1e} of one pair of data sets at least, and {:.1e} of G_{:.2f}"
-            text = text.format(counted, *found, mu)
-        (judged if layers == 8 and not about else beside).append((False if found else None, text))
         for delta in DELTAS:
             how = {**MNIST, "delta": delta}
             limit, most = (accounting.epsilon(noise_multiplier=z, **BC, **how, accountant=by) for by in ("clt", "pld"))
             least = accounting.epsilon(noise_multiplier=z / 2, **how)
-            ok = True if most <= limit else False if least > limit * (1 + SAME) else None
+            ok = True if most <= limit * (1 + SAME) else False if least > limit * (1 + SAME) else None
             text = f"ε = {limit:.3g} in the limit, at least {least:.3g} and at most {most:.3g} by PLD"
-            (judged if layers == 8 and about else beside).append((ok, f"{counted}, δ = {delta:g}: {text}"))
+            (judged if layers == 8 else beside).append((ok, f"{counted}, δ = {delta:g}: {text}"))
+        mu = accounting.limit_mu(accounting.Event(z, **MNIST, **BC))
+        if found := accounting.gdp_exceeded(mu=mu, noise_multiplier=z / 2, sampling_prob=MNIST["sampling_prob"]):
+            text = "{}, in the tail: at ε = {:g} δ is {:.1e} of one pair of data sets at least, and {:.1e} of G_{:.2f}"
+            beside.append((False, text.format(counted, *found, mu)))
     return verdict(judged, beside=beside)
 
 
@@ -151,25 +158,18 @@ CLAIMS = (
     Claim(
         name="Batch clipping converges, individual clipping does not",
         says="We observe that BC converges while IC does not",
-        source="bc 4.3 and A.3",
+        source="bc 4.3; of convnet after A.3",
         table="bc_ic_vs_bc",
         judge=lambda tier, store: _above("bc_ic_vs_bc", IC_PAIRS, FALLING, tier, store, margin=CLEAR),
         headline=True,
     ),
     Claim(
         name="The enhanced clip norms beat Zhang's",
-        says="DPSGD with BC and our enhanced ALC offers a better performance compared to DPSGD with BC and the ALC "
-        "method of [22]",
+        says="By tuning the initial/fixed master clipping constant C, DPSGD with BC and our enhanced ALC offers a "
+        "better performance compared to DPSGD with BC and the ALC method of [22]",
         source="bc 4.4",
         table="bc_ic_vs_bc",
-        judge=lambda tier, store: _above(
-            "bc_ic_vs_bc",
-            [("resnet-18, BC", "resnet-18, BC, Zhang's")],
-            FALLING,
-            tier,
-            store,
-            beside=[("resnet-18, BC, C = .095", "resnet-18, BC, Zhang's"), ("convnet, BC", "convnet, BC, Zhang's")],
-        ),
+        judge=_tuned_clip_norm,
     ),
     Claim(
         name="ResNet-18: layerwise beats full-gradient clipping, even at discounted noise",
@@ -186,18 +186,18 @@ CLAIMS = (
         judge=_about_five,
     ),
     Claim(
-        name="Gaussian DP with µ = 0.52 at σ = 2.5, at every δ",
+        name="Gaussian DP with µ = 0.52 at σ = 2.5, at usual δ",
         says="G0.52-DP guarantee",
         source="bc B.1",
         table="bc_noise",
         judge=lambda tier, store: _guarantee(2.5),
     ),
     Claim(
-        name="About Gaussian DP with µ = 1.99 at σ = 1.5, at usual δ",
+        name="Gaussian DP with about µ = 1.99 at σ = 1.5, at usual δ",
         says="≈ G1.99-DP",
         source="bc B.1",
         table="bc_noise",
-        judge=lambda tier, store: _guarantee(1.5, about=True),
+        judge=lambda tier, store: _guarantee(1.5),
     ),
     Claim(
         name="Multiplication factors cost no √L",

@@ -12,8 +12,9 @@ HEIR = "p = 1/2"
 CLAIMS = (
     Claim(
         name="SI-DPSGD is more accurate than DPSGD at the same proven ε",
-        says="our method consistently outperforms other mechanisms for all finite values of privacy loss",
-        source="v1 section 5",
+        asks="whether v1's method, which “consistently outperforms other mechanisms” at the same claimed ε, does so at "
+        "the same proven one, without amplification",
+        source="after v1 section 5",
         table=TABLE,
         judge=partial(no_worse, TABLE, [(SI_DPSGD, PLAIN)]),
         headline=True,

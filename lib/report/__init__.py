@@ -64,17 +64,36 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             frame.to_string(),
             "ours: mean ± standard error (number of seeds); accuracy after the last epoch",
             *(["* at an end of the step sizes searched: another may be better"] if cells["at_an_end"].any() else []),
+            *_other_steps(table, cells),
             *(f"{row}, not run: {why}" for row, why in table.not_run.items()),
             *_not_trained(table, cells),
             *([f"tier {tier}: {table.notes[tier]}"] if tier in table.notes else []),
             *([f"elsewhere: {table.elsewhere}"] if table.elsewhere else []),
             *(["ε: claimed / proven / audited", _framed(epsilons, table)] if each_private else []),
             *data(table, tier, store),
+            *_pretrained_again(cells),
             f"privacy (claimed / proven / audited ε): {_privacy_line(table, tier, store)}",
             *_noise(table, tier, store),
             f"command: {command(table, tier, store)}",
         ]
     )
+
+
+def _other_steps(table: Table, cells: pd.DataFrame) -> list[str]:
+    """What is stored beside the cells: a search that went on chose another step size than the one they had before."""
+    found, head = [], dict(zip(table.columns, heads(table), strict=True))
+    for cell in cells.itertuples():
+        for other in cell.other_steps:
+            reached = ours(other["mean"], other["stderr"], other["n"])
+            found.append(f"{cell.row} at {head[cell.column]} {reached} with {other['lr']:g}")
+    words = "also stored, with step sizes that the searches did not choose in the end"
+    return [f"{words}: {'; '.join(found)}"] if found else []
+
+
+def _pretrained_again(cells: pd.DataFrame) -> list[str]:
+    several = [cell.row for cell in cells.itertuples() if len(cell.data) > 1]
+    words = "pretrained more than once, so that seeds of a cell differ in their features, too"
+    return [f"{words}: {', '.join(dict.fromkeys(several))}"] if several else []
 
 
 def _not_trained(table: Table, cells: pd.DataFrame) -> list[str]:

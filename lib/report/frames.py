@@ -1,6 +1,7 @@
 """The stored numbers as data frames: one line a run, a cell, an epoch or a tuning run."""
 
 from collections.abc import Iterator
+from functools import partial
 from statistics import fmean
 
 import pandas as pd
@@ -17,8 +18,12 @@ MAX_SEEDS = 1000  # the seeds of a cell are counted from 0 without gaps; this on
 def records(table: Table, row: Row, column: Column, tier: str, store: Store) -> Iterator[Record]:
     """The stored records of one cell, seed 0 first."""
     point = tuning.chosen(table, row, column, tier, store)
-    if point is None:
-        return
+    if point is not None:
+        yield from _at(point, table, row, column, tier, store)
+
+
+def _at(point: tuning.Point, table: Table, row: Row, column: Column, tier: str, store: Store) -> Iterator[Record]:
+    """The stored records of one cell, were ``point`` what its search chose."""
     for seed in range(MAX_SEEDS):
         record = store.get(table.cell(row, column, seed=seed, tier=tier, **point))
         if record is None:
@@ -51,26 +56,43 @@ def results(table: Table, tier: str, store: Store) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["row", "column", "seed", "accuracy", "lr", "epochs", "seconds", "device", "id"])
 
 
+def _accuracies(of_cell: list[Record]) -> dict[str, float | None]:
+    """n, mean, standard error and the step size of records that differ in their seed alone."""
+    values = [accuracy(record) for record in of_cell]
+    return {
+        "n": len(values),
+        "mean": sum(values) / len(values) if values else None,
+        "stderr": float(sem(values)) if len(values) > 1 else None,
+        "lr": of_cell[0]["run"]["lr"] if of_cell else None,
+    }
+
+
+def _at_other_steps(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[dict[str, float | None]]:
+    """What the cell reached with the step sizes that an earlier, smaller search chose, best first."""
+    chosen, reachable = (f(table, row, column, tier) for f in (partial(tuning.chosen, store=store), tuning.reachable))
+    found = [list(_at(point, table, row, column, tier, store)) for point in reachable if point != chosen]
+    return sorted((_accuracies(of_point) for of_point in found if of_point), key=lambda cell: -cell["mean"])
+
+
 def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
-    """One line per cell of ``table``: n, mean and standard error of ours, step size and whether it is at
-    an end of its search, batch size, epochs, what is printed, and the privacy in words."""
+    """One line per cell of ``table``: n, mean and standard error of ours, step size and whether it is at an end of its
+    search, what is stored of other step sizes, batch size, epochs, what is printed, the privacy in words, and hashes of
+    the data, of which features that were pretrained more than once have several."""
     lines = []
     for row, column in table.cells:
         of_cell = list(records(table, row, column, tier, store))
-        values = [accuracy(record) for record in of_cell]
         lines.append(
             {
                 "row": row,
                 "column": column,
-                "n": len(values),
-                "mean": sum(values) / len(values) if values else None,
-                "stderr": float(sem(values)) if len(values) > 1 else None,
-                "lr": of_cell[0]["run"]["lr"] if of_cell else None,
+                **_accuracies(of_cell),
                 "at_an_end": bool(of_cell) and tuning.at_an_end(table, row, column, tier, store),
+                "other_steps": _at_other_steps(table, row, column, tier, store) if of_cell else [],
+                "data": frozenset(record["env"].get("data_sha256") for record in of_cell),
                 "batch_size": of_cell[0]["run"]["batch_size"] if of_cell else None,
                 "epochs": of_cell[0]["run"]["epochs"] if of_cell else None,
                 "printed": table.printed.get((row, column)),
-                "privacy": privacy_words.of_cell(of_cell),
+                "privacy": privacy_words.of_cells([[record] for record in of_cell]) if of_cell else "",
             }
         )
     return pd.DataFrame(lines)

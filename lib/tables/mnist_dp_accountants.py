@@ -10,7 +10,8 @@ from lib.tables._choices import Choices
 from lib.tables._dpsgd import METHODS
 
 AS_V1 = {"accountant": METHODS["si_dpsgd"]["accountant"]}
-ROWS = {row: (row, AS_V1) for row in ("DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)")}
+AS_MUCH_NOISE = "{}, v1's noise"
+ROWS = {AS_MUCH_NOISE.format(row): (row, AS_V1) for row in ("DPSGD (LeNet-5)", "DPSGD (LN-LeNet-5)")}
 
 _CELLS = Choices(mnist_si_dpsgd.TABLE, ROWS, searched=True)
 
