@@ -89,7 +89,7 @@ def page(store: Store) -> str:
         "Ours is mean ± standard error (number of seeds). Differences are in points and, in brackets, in standard "
         "errors of the difference, which a single run does not have. Commits are those that trained the runs, with "
         "how many; one with a + had changes. What is proven is proven under the assumptions that each record states; "
-        "where it is known that a run did not keep to one, a line below its table says so.",
+        "† marks where a run's noise is known to be less Gaussian than that.",
     ]
     for name in registry.names("tables"):
         table = tables.load(name)

@@ -135,7 +135,10 @@ def test_every_cifar_table_has_a_claim():
 
 def test_rows_on_features_that_were_pretrained_apart_are_not_compared(fill):
     """Pretraining again gives other weights; the report says where seeds of one cell have several."""
-    row, words = "GN-VGG, on BN's features", "pretrained more than once, so that seeds of a cell differ in their features"
+    row, words = (
+        "GN-VGG, on BN's features",
+        "pretrained more than once, so that seeds of a cell differ in their features",
+    )
     store = fill(PUBLIC, as_printed(PUBLIC, {}), tier="paper", seeds=2)
     assert words not in report.text(PUBLIC, "paper", store)
     for record in report.records(PUBLIC, row, 4.0, "paper", store):

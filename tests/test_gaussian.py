@@ -119,6 +119,21 @@ def test_it_adds_the_more_the_more_coordinates_a_gradient_is_spread_over():
     assert float32_noise.cut_off([event, event], 64) == pytest.approx(2 * float32_noise.cut_off([event], 64), rel=1e-3)
 
 
+def test_what_a_batch_without_the_example_hides_is_not_seen():
+    """By simulation: a replaced one moves a Poisson batch by C from where it is without either; others are drawn."""
+    rng, draws_of = np.random.default_rng(0), 1 << 22
+    q, reach, radius = 0.5, 1 / 0.4, float32_noise.BOUND
+    noise = torch.empty(draws_of).normal_(generator=draws()).numpy()
+    poisson = Event(noise_multiplier=0.4, sampling_prob=q, steps=1, neighbouring_relation="replace_one")
+    seen = np.mean(noise + reach * (rng.random(draws_of) < q) > radius)
+    assert float32_noise.cut_off([poisson], 1) == pytest.approx(seen, rel=0.1)
+    drawn = rng.binomial(50, q / 50, draws_of)  # of 100, 50 times, with replacement: each stands where −C would
+    again = Event(noise_multiplier=0.8, sampling_prob=q, steps=1, sampler="with_replacement")
+    once = np.mean(noise + reach * (drawn > 0) > radius)
+    assert float32_noise.cut_off([again], 1) == pytest.approx(once, rel=0.1)
+    assert float32_noise.cut_off([again], 1) < np.mean(noise + reach * drawn > radius)  # at least, that is
+
+
 def linear() -> nn.Module:
     torch.manual_seed(0)
     return nn.Linear(4, 3)

@@ -271,6 +271,16 @@ class TestSIDPSGD:
         block = build(private(method="si_dpsgd", test_at="mu")).privacy()
         assert block["proven"]["why"].endswith("µ_T is used without noise")
 
+    @pytest.mark.parametrize(("lr", "lost"), [(1e-7, True), (5e-4, True), (0.1, False)])
+    def test_nothing_is_proven_where_the_weights_are_rounded_more_coarsely_than_they_are_noised(self, lr, lost):
+        """A step of 1e-7: one example flips the last digit of a weight, and the noise is rounded away."""
+        method = build(private(method="si_dpsgd", lr=lr))
+        proven = method.privacy()["proven"]
+        assert (proven["epsilon"] is None) == lost
+        assert proven["why"].endswith("their rounding tells examples apart") == lost
+        noise, weight = lr * method.noise_std(0) / 64, torch.tensor(0.1)
+        assert (torch.nextafter(weight, torch.tensor(1.0)) - weight > noise) == (lr == 1e-7)
+
     def test_private_pca_is_refused_as_no_proof_counts_it(self):
         with pytest.raises(ValueError, match="pca_noise_multiplier: expected None"):
             build(private(method="si_dpsgd", pca_noise_multiplier=16.0))

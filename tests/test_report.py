@@ -216,12 +216,13 @@ def test_a_record_from_outside_a_repository_has_a_provenance(fill, env):
     assert "commits unknown (" in report.provenance(TABLE, "cpu", fill(TABLE, by_seed))
 
 
-@pytest.mark.parametrize(("flags", "told"), [({}, ["that of 24 of 24 runs"]), ({"draws": 2}, [])])
+@pytest.mark.parametrize(("flags", "told"), [({"draws": 1}, ["that of 24 of 24 runs"]), ({"draws": 2}, [])])
 def test_proofs_of_runs_whose_noise_was_one_draw_are_told(flags, told, fill, env):
     env["flags"] |= flags
     table = tables.load("mnist_dp_batches")
     text = report.text(table, "cpu", fill(table, lambda row, column, seed: [90.0], seeds=2))
-    assert re.findall(r"^proven for Gaussian noise: (that of \d+ of \d+ runs)", text, re.MULTILINE) == told
+    assert ("0.5 by pld / 0.5† / none" in text) == bool(told)
+    assert re.findall(r"^† proven for Gaussian noise: (that of \d+ of \d+ runs)", text, re.MULTILINE) == told
 
 
 def test_the_readme_must_have_the_marks(fill):

@@ -86,18 +86,23 @@ def cut_off(events: Iterable[Event], coordinates: int) -> float:
     """What it adds to δ at every ε, at least, that a draw ends at R_1: how probable it is that an example is seen
     beyond, if its gradient moves the sum as far as it can, in one coordinate or evenly in all of them.
 
-    1 − Π(1 − q (1 − (1 − p(s/√m))^m))^T, with s standard deviations, m coordinates and p of :func:`seen`.
+    1 − Π(1 − q' (1 − (1 − p(s/√m))^m))^T, with q' the probability that a batch has it, s standard deviations, m
+    coordinates and p of :func:`seen`.
     """
     events = list(events)
     return max(
-        -math.expm1(sum(event.steps * math.log1p(-event.sampling_prob * _seen_in(event, m)) for event in events))
-        for m in (1, coordinates)
+        -math.expm1(sum(event.steps * math.log1p(-_seen_in(event, m)) for event in events)) for m in (1, coordinates)
     )
 
 
 def _seen_in(event: Event, coordinates: int) -> float:
-    moved = event.sensitivity / event.noise_multiplier / math.sqrt(coordinates)
-    return -math.expm1(coordinates * math.log1p(-seen(moved)))
+    drawn, moved = event.sampling_prob, event.sensitivity
+    if event.sampler == "with_replacement":  # (1 − 1/N)^L of the batches do not have it, e^−q at the most
+        drawn = -math.expm1(-drawn)
+    if event.sampler == "poisson":  # batches without it lie between those of the two that replace each other
+        moved = 1.0
+    moved /= event.noise_multiplier * math.sqrt(coordinates)
+    return -drawn * math.expm1(coordinates * math.log1p(-seen(moved)))
 
 
 def seen(moved: float) -> float:

@@ -1,8 +1,8 @@
 """Texts as rows of word indices, beside the frozen vectors of the words.
 
-A text is lower-cased and cut by torchtext's ``basic_english`` tokenizer, its first :data:`LENGTH` words are kept (v1's
-"sequence length 20"), shorter ones are padded.  The vocabulary is that of the word vectors, which are public: no word
-of a private text is told by it.  Index 0 is padding, whose vector is 0; index 1 any other word, with the mean vector.
+A text is lower-cased and cut by torchtext's ``basic_english`` tokenizer, its first :data:`LENGTH` words are kept, as
+in v1's code, shorter ones are padded.  The vocabulary is that of the word vectors, which are public: no word of a
+private text is told by it.  Index 0 is padding, whose vector is 0; index 1 any other word, with the mean vector.
 
 Without word vectors a word's index is a hash of it, and its vector is random: then there is no vocabulary at all.
 

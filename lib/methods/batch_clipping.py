@@ -12,10 +12,10 @@ same for every s.
 
 **Adding or removing** one example can turn the clipped mean of the only mini-set around, so under Poisson sampling BC
 moves by 2C too, and the account is discounted by 2 (bc's footnote says that Poisson sampling removes the factor 2; it
-does for s = 1 alone).  A Poisson batch is one mini-set, however large it came.  **Replacing** one in a Poisson batch is
-refused for s > 1: what the accountants bound there is two examples that move a sum apart from where it is without
-either, and a clipped mean has no such middle.  And running averages of batch norm, if they are what is tested, are
-released without account.
+does for s = 1 alone). A Poisson batch is one mini-set, however large it came. **Replacing** one in a Poisson batch is
+refused for s > 1: what the accountants there are tight for is two examples that move a sum apart from where it is
+without either by C each, and a clipped mean is moved from there by 2C. And running averages of batch norm, if they are
+what is tested, are released without account.
 """
 
 import math
@@ -132,8 +132,8 @@ def check_mini_sets(run: Run) -> None:
         )
     if run.sampler == "poisson" and run.neighbouring_relation == "replace_one":
         raise ValueError(
-            "sampler: expected a fixed size for mini-sets under replace_one, where no accountant here bounds the "
-            "clipped mean of a Poisson batch; got 'poisson'"
+            "sampler: expected a fixed size for mini-sets under replace_one, where no accountant here is tight for "
+            "the clipped mean of a Poisson batch; got 'poisson'"
         )
     if run.fix_converged != "never" and (run.optimizer != "sgd" or run.momentum):
         raise ValueError("fix_converged: expected 'never' but for sgd without momentum; got 'epoch'")

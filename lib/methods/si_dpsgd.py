@@ -22,6 +22,7 @@ from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, check_norm, finite
 from lib.methods.dpsgd import may_differ as may_differ
 from lib.run import Run
 
+FINE = 1024  # times the last digit of the largest first weight: noise beside which rounding is nothing
 SETTINGS = CLIPPED_AND_NOISED | {"clipped", "statistics", "test_at", "first_weights"}
 
 
@@ -32,6 +33,7 @@ class SIDPSGD(DPSGD):
         super().__init__(run, examples, model)
         self._means: list[Tensor] = []
         self._std = 0.0
+        self._largest = max(float(parameter.detach().abs().max()) for parameter in _trained(model))
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
         if step == 0 and self.run.first_weights == "noised":
@@ -72,9 +74,8 @@ class SIDPSGD(DPSGD):
 
     def privacy(self) -> dict[str, Any]:
         """Proven: of all θ_t together, which θ_T is one of; of µ_T nothing is."""
-        run = self.run
-        if run.statistics == "mixed" or run.test_at == "mu":
-            why = MIXED if run.statistics == "mixed" else "µ_T is used without noise"
+        run, why = self.run, self._unproven()
+        if why:
             return self._block({"epsilon": None, "assumes": "", "why": f"claim not proven, as {why}"})
         epsilon = accounting.si_dpsgd_proven_epsilon(
             moved=self._moved(),
@@ -86,6 +87,21 @@ class SIDPSGD(DPSGD):
         )
         why = f"claim not proven, as earlier participations add up; proven of all θ_t together{self._least()}"
         return self._block({"epsilon": finite(epsilon), "assumes": self.all_assumed, "why": why})
+
+    def _unproven(self) -> str:
+        """Why nothing is proven; "" where something is.
+
+        µ is rounded to float32 before it is noised, which no post-processing of the noise is: an example that moves it
+        by less than a weight is rounded to can move it by as much, and the noise has to hide that.
+        """
+        if self.run.statistics == "mixed":
+            return MIXED
+        if self.run.test_at == "mu":
+            return "µ_T is used without noise"
+        steps = [self.run.lr * self.lr_factor(step) * self.noise_std(step) for step in range(self.steps)]
+        if 0 < min(steps, default=0.0) < FINE * torch.finfo(torch.float32).eps * self._largest * self.run.batch_size:
+            return "the noise on the weights is so small that their rounding tells examples apart"
+        return ""
 
     def _moved(self) -> float:
         steps = range(self.steps)

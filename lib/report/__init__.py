@@ -73,7 +73,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             *data(table, tier, store),
             *_pretrained_again(cells),
             f"privacy (claimed / proven / audited ε): {_privacy_line(table, tier, store)}",
-            *_noise(table, tier, store),
+            *_assumptions(table, tier, store),
             f"command: {command(table, tier, store)}",
         ]
     )
@@ -108,9 +108,9 @@ def _privacy_line(table: Table, tier: str, store: Store) -> str:
     return f"{said}; claim not proven: see notebook 06" if "claim not proven" in said else said
 
 
-def _noise(table: Table, tier: str, store: Store) -> list[str]:
+def _assumptions(table: Table, tier: str, store: Store) -> list[str]:
     every = [record for cell in table.cells for record in records(table, *cell, tier, store)]
-    return [told] if (told := privacy_words.of_noise(every)) else []
+    return [told] if (told := privacy_words.of_assumptions(every)) else []
 
 
 def _settings(cell: Any) -> str:

@@ -2,6 +2,8 @@
 
 from lib.store import Record
 
+MARK = "†"  # on what is proven for noise that is more Gaussian than the run's was
+SHORT = "norms that may have come out too small"  # as :mod:`lib.audit.records` words it
 UNBOUNDED = "∞"  # a claim that is stored as null: its accountant finds no bound
 
 
@@ -13,7 +15,7 @@ def of_cell(records: list[Record]) -> str:
         claimed = _claimed(list(block["claimed"].items()))
         proven, audited = block["proven"], block["audited"]
         answers[
-            f"{claimed} / {_epsilon(proven['epsilon'])} / "
+            f"{claimed} / {_epsilon(proven['epsilon'])}{MARK * of_one_draw(record)} / "
             f"{'none' if audited is None else _epsilon(audited['epsilon'])} ({proven['why']})"
         ] = None
     return "; ".join(answers)
@@ -32,23 +34,34 @@ def of_cells(cells: list[list[Record]]) -> str:
     audits = [block["audited"]["epsilon"] for block in blocks if block["audited"] is not None]
     parts = [
         _claimed(claims),
-        _range([block["proven"]["epsilon"] for block in blocks if block["claimed"] or not claims]),
+        _range([block["proven"]["epsilon"] for block in blocks if block["claimed"] or not claims])
+        + MARK * any(of_one_draw(record) for cell in cells for record in cell),
         _range(audits) if audits else "none",
     ]
     reasons = dict.fromkeys(block["proven"]["why"].split("; for a linear loss")[0] for block in blocks)
     return f"{' / '.join(parts)} ({'; '.join(reasons)})"
 
 
-def of_noise(records: list[Record]) -> str:
-    """Of how many of the runs with a proven ε the noise is not as Gaussian as the proof assumes; "" if of none."""
+def of_assumptions(records: list[Record]) -> str:
+    """Of how many of the runs with a proven ε it is known that they did not keep to what the proof assumes of the noise
+    and of the norms; "" if of none."""
     proven = [r for r in records if r["privacy"]["noise_multiplier"] and r["privacy"]["proven"]["epsilon"] is not None]
-    one_draw = [record for record in proven if record["env"]["flags"].get("draws") != 2]
+    one_draw = sum(of_one_draw(record) for record in proven)
     if not one_draw:
         return ""
+    short = sum(SHORT in record["privacy"]["proven"]["assumes"] for record in proven)
+    norms = f"; of {short} a norm may have come out too small" if short else ""
     return (
-        f"proven for Gaussian noise: that of {len(one_draw)} of {len(proven)} runs was one float32 draw, which is not "
-        "quite; what that adds to δ their records say"
+        f"{MARK} proven for Gaussian noise: that of {one_draw} of {len(proven)} runs was one float32 draw, which is "
+        f"not quite{norms}; what that adds to δ their records say"
     )
+
+
+def of_one_draw(record: Record) -> bool:
+    """Whether the noise of a run with a proven ε was one float32 draw."""
+    privacy = record["privacy"]
+    noised = privacy["noise_multiplier"] and privacy["proven"]["epsilon"] is not None
+    return bool(noised) and record["env"]["flags"].get("draws") != 2
 
 
 def _claimed(claims: list[tuple[str, float | None]]) -> str:

@@ -2,7 +2,8 @@
 
 σ = .01875.  C is .0095 in figure 4, that is for ResNet-18 with batch norm (bc 4.3, 4.4), and .095 in figures 15 to 17,
 without; a row of ours has it at .095 with batch norm, and convnet's are at .095.  The columns are the step size's
-factor per epoch; in the rows "C falling" C has a factor of .9 too.  Individual clipping of ResNet-18 with batch norm is
+factor per epoch; in the rows "C falling" C has a factor of .9 too.  bc's Table 3 has m up to 1028 beside figures 15 to
+17; here it is 64, which bc says of figure 15.  Individual clipping of ResNet-18 with batch norm is
 not defined in bc: here it is instance norm, which is what batch norm does to a batch of one.
 """
 
