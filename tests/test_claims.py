@@ -269,8 +269,8 @@ def test_a_row_is_outdone_by_what_is_stored_with_another_step_size(fill, tmp_pat
     assert all(cell["outdone"] is None for key, cell in found.items() if key != (row, 0.1))
     told = report.text(table, "cpu", Store(store.root))
     assert (
-        f"searches did not choose in the end: LeNet-5 at σ = 0.1 97.50 ± 0.50 (2) with {points[0]['lr']:g}; "
-        f"LeNet-5 at σ = 0.1 96.50 ± 0.50 (2) with {points[2]['lr']:g}; " in told
+        f"searches did not choose in the end:\n  LeNet-5 at σ = 0.1: 97.50 ± 0.50 (2) with {points[0]['lr']:g}\n"
+        f"  LeNet-5 at σ = 0.1: 96.50 ± 0.50 (2) with {points[2]['lr']:g}\n" in told
     )
 
 

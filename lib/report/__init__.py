@@ -85,9 +85,8 @@ def _other_steps(table: Table, cells: pd.DataFrame) -> list[str]:
     for cell in cells.itertuples():
         for other in cell.other_steps:
             reached = ours(other["mean"], other["stderr"], other["n"])
-            found.append(f"{cell.row} at {head[cell.column]} {reached} with {other['lr']:g}")
-    words = "also stored, with step sizes that the searches did not choose in the end"
-    return [f"{words}: {'; '.join(found)}"] if found else []
+            found.append(f"  {cell.row} at {head[cell.column]}: {reached} with {other['lr']:g}")
+    return ["also stored, with step sizes that the searches did not choose in the end:", *found] if found else []
 
 
 def _pretrained_again(cells: pd.DataFrame) -> list[str]:
