@@ -63,7 +63,7 @@ def full_precision() -> None:
 def computes_in_bfloat16() -> bool:
     """Whether this machine does: a processor that has to emulate it is some twenty times slower than in float32."""
     if torch.cuda.is_available():
-        return True
+        return torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 

@@ -37,13 +37,13 @@ class Lease:
     pid: int | None
     parent: int | None
     began: str | None = None  # when its process did: numbers of processes are used again
-    _touched: float = field(default=0.0, repr=False)
+    _touched: float = field(default=0.0, repr=False, compare=False)
 
     @classmethod
     def take(cls, folder: Path, run_id: str, *, silent: float) -> "Lease | None":
         """The lease, or None if somebody has it who was heard of in the last ``silent`` seconds."""
         folder.mkdir(parents=True, exist_ok=True)
-        latest = max((lease for lease in leases(folder) if lease.run_id == run_id), key=_number, default=None)
+        latest = max(leases(folder, run_id), key=_number, default=None)
         if latest is not None and not latest.dead and latest.age <= silent:
             return None
         path = folder / f"{run_id}.{0 if latest is None else _number(latest) + 1}.lease"
@@ -100,14 +100,17 @@ class Lease:
 
     def release(self) -> None:
         """Give it back, and tidy up the dead ones before it."""
-        for lease in list(leases(self.path.parent)):
-            if lease.run_id == self.run_id and _number(lease) <= _number(self):
+        found = list(leases(self.path.parent, self.run_id))
+        if self not in found:  # taken for dead, followed, and tidied away: what has its name is another's
+            return
+        for lease in found:
+            if _number(lease) <= _number(self):
                 lease.path.unlink(missing_ok=True)
 
 
-def leases(folder: Path) -> Iterator[Lease]:
-    """All leases in ``folder``."""
-    for path in folder.glob("*.lease"):
+def leases(folder: Path, run_id: str = "*") -> Iterator[Lease]:
+    """The leases in ``folder``, all or those of one run."""
+    for path in folder.glob(f"{run_id}.*.lease"):
         try:
             yield Lease(path, **json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:

@@ -10,6 +10,7 @@ which abadi and v2 follow on CIFAR-10: crop 24×24, at random and mirrored in tr
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -107,5 +108,12 @@ class Preprocessing:
         values = as_input(images)
         if self.scale == "unit":
             return values
-        mean, std = (torch.tensor(s, device=images.device).view(-1, 1, 1) for s in STANDARDS[self.dataset])
+        mean, std = _standard(self.dataset, images.device)
         return values.sub_(mean).div_(std)
+
+
+@cache
+def _standard(dataset: str, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the channels, (C, 1, 1) each; copied to a GPU once, which waits for each copy."""
+    mean, std = (torch.tensor(of_channels, device=device).view(-1, 1, 1) for of_channels in STANDARDS[dataset])
+    return mean, std

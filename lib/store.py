@@ -148,6 +148,8 @@ class Store:
             write_text(path, _text(record), new=True)
         except (FileExistsError, FileNotFoundError):  # by another writer, meanwhile, or just about to be
             raise refused from None
+        for part in parts(path):  # of writers that were killed, or are told so by what is gone
+            part.unlink(missing_ok=True)
         self._paths[run.id] = path
         return path
 
@@ -187,22 +189,28 @@ def _publish_new(part: str, path: Path) -> None:
 def _tidy(root: Path) -> None:
     """Take away what writers left who were killed after they had published a record; nobody writes that again."""
     for part in root.glob("*/.*.part"):
-        if (part.parent / f"{part.name[1:].rpartition('-')[0]}.json").exists():
+        if part.with_name(part.name[1:].rpartition("-")[0]).exists():
             part.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str, *, new: bool = False) -> None:
-    """At once: hidden and with another ending until complete, so that no reader ever picks it up half-written."""
+    """:func:`write_bytes` of ``text``, in UTF-8."""
+    write_bytes(path, text.encode(), new=new)
+
+
+def write_bytes(path: Path, content: bytes, *, new: bool = False) -> None:
+    """At once: hidden and with another ending until complete, so that no reader ever picks it up half-written.
+
+    ``new``: ``FileExistsError`` if ``path`` exists, and ``FileNotFoundError`` if another writer published it meanwhile.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for part in path.parent.glob(f".{glob.escape(path.stem)}-*.part"):
+    for part in parts(path):
         with suppress(FileNotFoundError):  # published meanwhile
-            if new or time.time() - part.stat().st_mtime > ABANDONED:  # a record's other writer is told by what is gone
+            if time.time() - part.stat().st_mtime > ABANDONED:
                 part.unlink()
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.stem}-", suffix=".part", delete=False, encoding="utf-8"
-    ) as file:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", suffix=".part", delete=False) as file:
         try:
-            file.write(text)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         except BaseException:
@@ -210,6 +218,11 @@ def write_text(path: Path, text: str, *, new: bool = False) -> None:
             raise
     os.chmod(file.name, 0o644)
     (_publish_new if new else os.replace)(file.name, path)
+
+
+def parts(path: Path) -> Iterator[Path]:
+    """What writers of ``path`` have in hand, or left when they were killed."""
+    return path.parent.glob(f".{glob.escape(path.name)}-*.part")
 
 
 def write_measured(path: Path, results: dict[str, Any], env: dict[str, Any]) -> Path:

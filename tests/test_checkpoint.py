@@ -1,6 +1,7 @@
 """Checkpoints: a run that is interrupted anywhere ends as if it had not been; what does not fit is refused."""
 
 import json
+import os
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +12,7 @@ from conftest import make_run
 
 from lib import data
 from lib.store import Record
-from lib.train import CheckpointError, OutOfTime, checkpoint, train
+from lib.train import CheckpointError, OutOfTime, checkpoint, sealed, train, train_together
 
 PRIVATE = {"optimizer": "sgd", "clip_norm": 1.0, "noise_multiplier": 1.0, "sampler": "poisson", "batch_size": 256}
 BATCHES = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
@@ -155,3 +156,28 @@ def test_the_header_is_readable(half_done):
     header = json.loads(path.read_bytes().partition(b"\n")[0])
     assert header["run"] == run.id
     assert header["device"] == "cpu"
+
+
+def test_two_who_write_one_checkpoint_leave_a_whole_one(tmp_path, monkeypatch):
+    """An owner who was taken for dead wakes up in the middle of a write."""
+    path, sync = tmp_path / "a.checkpoint", os.fsync
+
+    def while_the_other_writes(file):
+        monkeypatch.setattr(os, "fsync", sync)
+        sealed.write(path, {"run": "a"}, b"B" * 8000)
+
+    monkeypatch.setattr(os, "fsync", while_the_other_writes)
+    sealed.write(path, {"run": "a"}, b"A" * 5000)
+    assert sealed.read(path, {"run": "a"})[0] == b"A" * 5000
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_runs_that_began_on_different_devices_go_on_apart(tmp_path):
+    """Each on its own, with the data there; "cpu:0" stands for a second GPU."""
+    runs, files = [make_run(seed=seed, epochs=1) for seed in range(2)], [tmp_path / "0", tmp_path / "1"]
+    with pytest.raises(OutOfTime):
+        train_together(runs, device="cpu:0", deadline=0.0, checkpoints=files)
+    files[1].unlink()
+    records = train_together(runs, device="cpu", checkpoints=files)
+    assert [record["env"]["flags"]["together"] for record in records] == [1, 1]
+    assert [r["metrics"] for r in records] == [train(run)["metrics"] for run in runs]

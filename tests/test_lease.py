@@ -102,6 +102,7 @@ def test_a_child_is_told_from_others_and_a_released_lease_has_no_age(tmp_path):
     ):
         rewrite(lease, **owner)
         assert next(leases(tmp_path)).of_a_child == of_a_child
+    rewrite(lease, began=lease.began)
     lease.release()
     assert not lease.age > 0.0
 
@@ -120,3 +121,15 @@ def test_an_owner_that_has_not_yet_said_who_it_is_has_its_time(tmp_path):
     assert take(tmp_path) is None
     aged(first, 100)
     assert take(tmp_path) is not None
+
+
+def test_who_was_taken_for_dead_gives_back_nothing_of_another_s(tmp_path):
+    """Numbers begin again at 0 once all leases of a run are given back."""
+    slow = take(tmp_path)
+    aged(slow, 100)
+    take(tmp_path).release()
+    another = take(tmp_path)
+    rewrite(another, pid=os.getppid())
+    assert another.path == slow.path
+    slow.release()
+    assert another.path.exists()

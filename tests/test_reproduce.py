@@ -130,9 +130,11 @@ def test_an_estimate_says_of_which_runs_it_is(seconds, words):
 def test_notebooks_side_by_side_share_the_cores(monkeypatch):
     monkeypatch.setattr(reproduce, "cpu_count", lambda: 6)
     how = {"table": ["mnist_noise"], "seeds": 1, "minutes": None, "precision": "float32"}
-    for tier, n_jobs, expected in (("smoke", None, 6), ("smoke", 2, 2), ("cpu", None, None)):
+    for tier, n_jobs, expected in (("smoke", None, 1), ("smoke", 2, 2), ("cpu", None, None)):
         (parameters,) = reproduce.asked(tier=tier, backend=None, n_jobs=n_jobs, **how)
         assert parameters["n_jobs"] == expected
+    every = reproduce.asked(tier="smoke", backend=None, n_jobs=None, **how | {"table": None})
+    assert {parameters["n_jobs"] for parameters in every} == {min(6, len(every))}
 
 
 def test_a_dry_run_trains_nothing(monkeypatch, tmp_path, capsys):

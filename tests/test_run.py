@@ -120,6 +120,10 @@ def test_every_field_counts_in_the_id():
             "which covers poisson and with_replacement there",
         ),
         (
+            {"weight_noise_std": 0.1, "norm": "public_batch", "public_examples": 8},
+            "weight_noise_std: expected 0.0 for norm 'public_batch'; got 0.1",
+        ),
+        (
             {"weight_noise_on": "weights"},
             "weight_noise_on: expected 'weights_and_biases' for weight_noise_std 0.0; got 'weights'",
         ),

@@ -88,7 +88,9 @@ def test_a_damaged_file_is_named_and_left_alone(filled, damage, message):
 
 def test_what_a_killed_writer_left_beside_its_record_is_taken_away(filled):
     _, path = filled
-    published, unfinished = (path.with_name(f".{stem}-abc_12.part") for stem in (path.stem, "another-0123456789ab"))
+    published, unfinished = (
+        path.with_name(f".{name}-abc_12.part") for name in (path.name, "another-0123456789ab.json")
+    )
     for part in (published, unfinished):
         part.write_text("")
     Store(path.parent.parent)
@@ -99,7 +101,7 @@ def test_what_a_killed_writer_left_beside_its_record_is_taken_away(filled):
 
 def test_an_unfinished_file_is_a_writers_until_it_is_old(tmp_path):
     """Two commands that end together both write README."""
-    old, new = (tmp_path / f".README-{name}.part" for name in ("abc_12", "def_34"))
+    old, new = (tmp_path / f".README.md-{name}.part" for name in ("abc_12", "def_34"))
     for part in (old, new):
         part.write_text("")
     os.utime(old, (0, 0))
@@ -112,7 +114,7 @@ def test_an_unfinished_record_is_taken_away_by_who_writes_it(tmp_path):
     results = Store(tmp_path, read_only=False)
     path = tmp_path / "a_table" / f"{make_run().words}-{make_run().id}.json"
     path.parent.mkdir()
-    path.with_name(f".{path.stem}-abc_12.part").write_text("")
+    path.with_name(f".{path.name}-abc_12.part").write_text("")
     results.write("a_table", make_record(make_run(), 1.0))
     assert list(path.parent.iterdir()) == [path]
 
@@ -149,6 +151,23 @@ def test_of_two_writers_at_once_one_stores_and_the_other_is_told(tmp_path, monke
         first.write("a_table", make_record(make_run(), 1.0))
     assert Store(tmp_path).get(make_run()) == make_record(make_run(), 2.0)
     assert [path.suffix for path in (tmp_path / "a_table").iterdir()] == [".json"]
+
+
+def test_a_writer_is_not_told_that_another_stored_it_who_could_not(tmp_path, monkeypatch):
+    first, second, sync = Store(tmp_path), Store(tmp_path), os.fsync
+
+    def full(file):
+        raise OSError("no space left on device")
+
+    def while_the_other_fails(file):
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="no space"):
+            second.write("a_table", make_record(make_run(), 2.0))
+        monkeypatch.setattr(os, "fsync", sync)
+
+    monkeypatch.setattr(os, "fsync", while_the_other_fails)
+    path = first.write("a_table", make_record(make_run(), 1.0))
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_what_was_measured_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):

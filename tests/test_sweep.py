@@ -15,7 +15,7 @@ from lib import data, environment, sweep, tables
 from lib.lease import Lease
 from lib.store import Store, StoreError
 from lib.sweep import _work
-from lib.sweep._pool import WorkerDied
+from lib.sweep._pool import WorkerDied, watched
 from lib.tables import Table
 from lib.train.pretrained import FOLDER
 
@@ -361,3 +361,16 @@ class TestTogether:
         assert not list((tmp_path / sweep.RUNNING).glob("*.lease"))
         assert [outcome for _, outcome in _work.work(runs, deadline=None, **how)] == [_work.STORED] * 2
         assert nothing_is_left_over(tmp_path)
+
+
+def test_who_watches_goes_on_when_a_file_server_does_not_answer(tmp_path, monkeypatch):
+    looks = []
+
+    def stale(folder):
+        looks.append(folder)
+        raise OSError("Stale file handle")
+
+    monkeypatch.setattr("lib.sweep._pool.leases", stale)
+    with watched(tmp_path, silent=0.04):
+        while len(looks) < 3:
+            time.sleep(0.01)

@@ -13,7 +13,7 @@ from lib.data import Dataset, as_input, text
 from lib.generators import generator
 from lib.layers import NoisyLinear
 from lib.preprocessing import Preprocessing
-from lib.train import OutOfTime, Training, evaluate, train
+from lib.train import OutOfTime, Training, _training, evaluate, train
 from lib.train._start import dataset_of
 
 
@@ -45,25 +45,36 @@ def test_the_same_run_gives_the_same_record_and_another_seed_another():
     assert train(replace(run, seed=1))["history"] != first["history"]
 
 
+NOISY = {"weight_noise_std": 0.1}
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("beside", "changes"),
     [
-        {"weight_noise_std": 0.1},
-        {"weight_noise_std": 0.1, "weight_noise_on": "weights"},
-        {"weight_noise_std": 0.1, "weight_noise_draw": "epoch"},
-        {"norm": "batch"},
-        {"norm": "layer"},
-        {"optimizer": "sgd"},
-        {"lr_schedule": "linear"},
-        {"model": "lenet5"},
-        {"public_examples": 100},
-        {"input_scale": "standardised"},
+        ({}, NOISY),
+        (NOISY, {"weight_noise_on": "weights"}),
+        (NOISY, {"weight_noise_draw": "epoch"}),
+        ({}, {"norm": "batch"}),
+        ({}, {"norm": "layer"}),
+        ({}, {"optimizer": "sgd"}),
+        ({}, {"lr_schedule": "linear"}),
+        ({}, {"model": "lenet5"}),
+        ({}, {"public_examples": 100}),
+        ({}, {"input_scale": "standardised"}),
     ],
     ids=str,
 )
-def test_every_setting_changes_the_training(changes):
-    plain, changed = (train(make_run(epochs=1, **c))["history"]["train_loss"] for c in ({}, changes))
+def test_every_setting_changes_the_training(beside, changes):
+    plain, changed = (train(make_run(epochs=1, **c))["history"]["train_loss"] for c in (beside, beside | changes))
     assert changed != plain
+
+
+def test_the_last_test_alone_is_averaged_over_the_run_s_draws(monkeypatch):
+    asked = []
+    original = _training.evaluate
+    monkeypatch.setattr(_training, "evaluate", lambda *a, **how: asked.append(how["draws"]) or original(*a, **how))
+    train(make_run(epochs=3, test_draws=4, **NOISY))
+    assert asked == [1, 1, 4]
 
 
 def test_augmentation_is_for_training_alone(monkeypatch):

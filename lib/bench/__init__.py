@@ -82,7 +82,7 @@ def _resident_peak() -> float:
 
 def write(name: str, results: dict[str, Any], device: torch.device, *, seconds: float, started: datetime) -> Path:
     """Store a bench's ``results`` under ``results/benchmarks``, with the machine they were measured on."""
-    env = environment.describe(device, started=started, seconds=seconds, data_sha256="")
+    env = environment.describe(device, started=started, seconds=seconds)
     return write_measured(BENCHMARKS / f"{name}-{device.type}.json", results, env)
 
 

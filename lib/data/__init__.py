@@ -56,8 +56,8 @@ def load(name: str, *, device: torch.device | str = "cpu") -> Dataset:
     known = sorted(DOWNLOADS.keys() - WORD_VECTORS.values() | RANDOM_VECTORS.keys())
     if name not in known:
         raise DataError(f"unknown data set {name!r}; expected one of {', '.join([*GENERATED, *known])}")
-    files = [_file(part) for part in (RANDOM_VECTORS.get(name, name), WORD_VECTORS.get(name)) if part is not None]
-    return _read(name, *files, str(device))
+    parts = filter(None, (RANDOM_VECTORS.get(name, name), WORD_VECTORS.get(name)))
+    return _read(name, tuple(map(_file, parts)), str(device))
 
 
 def folder() -> Path:
@@ -77,8 +77,7 @@ def _file(name: str) -> tuple[Path, int]:
 
 
 @lru_cache(maxsize=4)
-def _read(name: str, *files_and_device: tuple[Path, int] | str) -> Dataset:
-    *files, device = files_and_device
+def _read(name: str, files: tuple[tuple[Path, int], ...], device: str) -> Dataset:
     paths = [path for path, _ in files]
     of_texts = name in WORD_VECTORS | RANDOM_VECTORS
     kinds = ("text", "labels") if of_texts else ("images", "labels")
@@ -97,7 +96,7 @@ def _arrays(path: Path, keys: list[str], *, partly: bool = False) -> dict[str, n
     try:
         with path.open("rb") as opened, np.load(opened) as file:
             return {key: file[key] for key in keys if key in file or not partly}
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{path}: expected an .npz file with {', '.join(keys)}; got {type(error).__name__}: {error}; "
             "delete it to download it again"
@@ -162,11 +161,12 @@ def _checked(name: str, split: str, labels: np.ndarray) -> np.ndarray:
     """
     if not len(labels) and split == "test":
         raise DataError(f"{name}: expected at least one test example; got none")
-    within = not len(labels) or (labels.min() >= 0 and labels.max() < MOST_CLASSES)
-    if not np.issubdtype(labels.dtype, np.integer) or not within:
+    whole = np.issubdtype(labels.dtype, np.integer)
+    if not whole or (len(labels) and not (labels.min() >= 0 and labels.max() < MOST_CLASSES)):
+        got = f" from {labels.min()} to {labels.max()}" if whole else ""
         raise DataError(
             f"{name}: expected {split} labels that are whole numbers from 0 to {MOST_CLASSES - 1}; "
-            f"got {labels.dtype} from {labels.min()} to {labels.max()}"
+            f"got {labels.dtype}{got}"
         )
     return labels.astype(np.int64)
 
@@ -194,7 +194,7 @@ def _download(name: str, path: Path) -> None:
             part = Path(cache) / path.name
             np.savez(part, **arrays)
             os.replace(part, path)
-    except (OSError, RuntimeError) as error:  # no network, no such mirror, a full disk
+    except Exception as error:  # whatever a mirror, what parses it or a disk has to say
         why = " ".join(f"{type(error).__name__}: {error}".split())  # torchvision's goes over many lines
         raise DataError(
             f"{path}: no such file, and the download of {name} failed ({why}); "

@@ -1,4 +1,5 @@
-"""Layers of the papers, drop-in twins of torch's: same arguments, same ``state_dict``."""
+"""Layers of the papers.  NoisyLinear, NoisyConv2d and MaxPool2d are drop-in twins of torch's: same arguments, same
+``state_dict``; NoisyLSTM loads that of ``nn.LSTM``."""
 
 from lib.layers.max_pool2d import MaxPool2d as MaxPool2d
 from lib.layers.noised_batch_norm import NoisedBatchNorm as NoisedBatchNorm

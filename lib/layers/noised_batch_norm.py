@@ -64,9 +64,9 @@ class NoisedBatchNorm(nn.Module):
         ``noise_multiplier`` is noise std ÷ sensitivity of everything that is released together.  Where an example is
         replaced the means move by up to 2 S_µ and the squares by no more: the 2 of the event's sensitivity covers both.
         """
-        sensitivity = torch.tensor(sensitivities(self.clip_norm, expected_batch_size), device=self.sums.device)
-        std = noise_multiplier * math.sqrt(2 * released) * sensitivity
-        noise = gaussian.fill(torch.empty_like(self.sums), 1.0, generator) * std.view(2, 1)
+        noise = gaussian.fill(torch.empty_like(self.sums), noise_multiplier * math.sqrt(2 * released), generator)
+        for row, sensitivity in zip(noise, sensitivities(self.clip_norm, expected_batch_size), strict=True):
+            row *= sensitivity
         mean, square = self.sums / expected_batch_size + noise
         variance = (square - mean.square()).clamp(min=LEAST_VARIANCE)
         self.mean.lerp_(mean, MOMENTUM)

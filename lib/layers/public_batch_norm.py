@@ -107,7 +107,7 @@ class PublicBatchNorm(nn.Module):
 def _moments(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance (G, C) of rows (G, R, C, …)."""
     positions = rows.flatten(3) if rows.dim() > 3 else rows.unsqueeze(3)
-    mean = positions.mean(3).mean(1)
+    mean = positions.mean(3, dtype=torch.promote_types(rows.dtype, torch.float32)).mean(1)  # under autocast, too
     # Several times faster on a CPU than torch.var_mean over dimensions that do not lie beside each other.
     deviations = positions - mean[:, None, :, None]
     return mean, torch.linalg.vector_norm(deviations, dim=3).square().mean(1) / positions.shape[3]

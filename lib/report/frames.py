@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from statistics import fmean
 
 import pandas as pd
@@ -11,8 +12,6 @@ from lib import tuning
 from lib.report import privacy_words
 from lib.store import Record, Store
 from lib.tables import Column, Row, Table
-
-MAX_SEEDS = 1000  # the seeds of a cell are counted from 0 without gaps; this only bounds the search for the last
 
 
 def records(table: Table, row: Row, column: Column, tier: str, store: Store) -> Iterator[Record]:
@@ -24,7 +23,7 @@ def records(table: Table, row: Row, column: Column, tier: str, store: Store) -> 
 
 def _at(point: tuning.Point, table: Table, row: Row, column: Column, tier: str, store: Store) -> Iterator[Record]:
     """The stored records of one cell, were ``point`` what its search chose."""
-    for seed in range(MAX_SEEDS):
+    for seed in count():
         record = store.get(table.cell(row, column, seed=seed, tier=tier, **point))
         if record is None:
             return

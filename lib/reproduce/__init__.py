@@ -103,11 +103,11 @@ def asked(
     seeds = SEEDS[tables.check_tier(tier)] if seeds is None else seeds
     # In tier smoke a run takes less than the start of a worker does: there the notebooks are the workers.
     backend = backend or ("sequential" if tier == "smoke" else "loky")
+    chosen = opening(exhibits()) if tier == "smoke" and table is None else exhibits(table)
     if backend == "sequential" and n_jobs is None:  # each has its share of the cores
-        n_jobs = cpu_count()
+        n_jobs = min(cpu_count(), len(chosen))
     plan = {"tier": tier, "seeds": seeds, "minutes": minutes, "backend": backend, "n_jobs": n_jobs}
     plan["precision"] = precision
-    chosen = opening(exhibits()) if tier == "smoke" and table is None else exhibits(table)
     chosen.sort(key=lambda exhibit: -len(exhibit.cells))
     parameters = [{"table": t.name, "figure": t.figure, "run_missing": True, **plan} for t in chosen]
     for of_notebook in parameters:
@@ -124,7 +124,7 @@ def reproduce(*, table: list[str] | None, **plan: Any) -> None:
     notebooks, began = asked(table=table, **plan), time.monotonic()
     store = Store(folder(plan["tier"]), read_only=False)
     to_train, stored = Estimate.of(notebooks, store), len(store)
-    workers = plan["n_jobs"] or cpu_count()
+    workers = notebooks[0]["n_jobs"] or cpu_count()
     at_once = workers if notebooks[0]["backend"] == "sequential" else 1
     others = other_notebooks() if table is None else []
     out = OUT / plan["tier"]

@@ -120,6 +120,8 @@ def check_unused(run: Any) -> None:
         ("momentum", 0.0, run.optimizer == "sgd", "optimizer"),
         ("lr_decay", 1.0, decays, "lr_schedule"),
         ("lr_decay_epochs", 0, run.lr_schedule == "linear_then_constant", "lr_schedule"),
+        # Its statistics and what they are of would see two draws of one network.
+        ("weight_noise_std", 0.0, not run.norm.startswith("public_batch"), "norm"),
         ("weight_noise_on", "weights_and_biases", run.weight_noise_std > 0, "weight_noise_std"),
         ("weight_noise_draw", "step", run.weight_noise_std > 0, "weight_noise_std"),
         ("test_draws", 5, run.weight_noise_std > 0, "weight_noise_std"),

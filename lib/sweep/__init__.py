@@ -79,10 +79,8 @@ def run(
     together = plan.together or (TOGETHER if torch.cuda.is_available() else 1)
     threads = 1 if plan.scheduler else max(1, cpu_count() // n_jobs)
     stages = (_tuning_runs, _cell_runs)
-    for stage in stages:
-        for asked in stage(table, plan, store):
-            store.get(asked)  # a damaged record is refused here, before anything is trained
-    wanted = [asked for stage in stages for asked in stage(table, plan, store) if asked not in store]
+    # Each is read, so that a damaged record is refused here, before anything is trained.
+    wanted = [asked for stage in stages for asked in stage(table, plan, store) if store.get(asked) is None]
     for name in {name for asked in wanted for name in asked.datasets}:
         data.load(name)  # a data error is raised here, once, rather than by every worker
 
@@ -94,7 +92,8 @@ def run(
     call = partial(work, table=table.name, root=root, **how)
 
     def outcomes(runs: list[Run]) -> Iterator[tuple[Run, str]]:
-        return of_workers(call, shares(runs, together=together, n_jobs=n_jobs))
+        at_once = 1 if plan.backend == "sequential" else n_jobs  # there n_jobs leaves cores to others
+        return of_workers(call, shares(runs, together=together, n_jobs=at_once))
 
     result = Sweep()
     with workers(plan, n_jobs) as of_workers, watched(root / RUNNING, silent=silent):

@@ -56,9 +56,9 @@ def watched(running: Path, *, silent: float) -> Iterator[None]:
 
     def watch() -> None:
         while not over.wait(silent / 4):
-            for lease in leases(running):
-                if lease.of_a_child and not lease.dead and lease.age > silent:
-                    with suppress(ProcessLookupError):
+            with suppress(OSError):  # a worker that is gone by now, or a file server that does not answer
+                for lease in leases(running):
+                    if lease.of_a_child and not lease.dead and lease.age > silent:
                         os.kill(lease.pid, signal.SIGKILL)
 
     thread = threading.Thread(target=watch, daemon=True)

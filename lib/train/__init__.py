@@ -22,6 +22,7 @@ from lib import environment, methods, store
 from lib.run import Run
 from lib.run.allowed import PRECISIONS
 from lib.train import pretrained
+from lib.train._start import Data
 from lib.train._start import dataset_of as dataset_of
 from lib.train._start import optimizer_of as optimizer_of
 from lib.train._training import Training as Training
@@ -111,8 +112,10 @@ def _finished(
     files = [Checkpoint(path, run, device) for path, run in zip(checkpoints or (), runs, strict=bool(checkpoints))]
     trainings = [file.load() for file in files] or [None] * len(runs)
     trainings = [found or Training(run, device, precision) for found, run in zip(trainings, runs, strict=True)]
-    for training in trainings:
-        training.attach(trainings[0].data if training is not trainings[0] else None)
+    at_hand: dict[torch.device, Data] = {}
+    for training in trainings:  # one that goes on does so on the device where it began
+        training.attach(at_hand.get(training.device))
+        at_hand[training.device] = training.data
     if not trainings[0].step:
         trainings[0].try_out()
 
@@ -124,8 +127,8 @@ def _finished(
             at = ", ".join(f"{t.run.words}: {t.step} of {t.method.steps} steps" for t in trainings)
             raise OutOfTime(f"{at} done at the deadline")
 
-    def alike_so_far(training: Training) -> tuple[int, str]:
-        return training.step, training.precision
+    def alike_so_far(training: Training) -> tuple[int, str, str]:
+        return training.step, training.precision, str(training.device)
 
     for _, group in groupby(sorted(trainings, key=alike_so_far), alike_so_far):
         _finish(list(group), pause, beat)

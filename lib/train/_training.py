@@ -105,7 +105,7 @@ class Training:
     def epoch(self) -> Iterator[Iterator[Tensor]]:
         """Inside, the batches of the steps that this epoch still has; :meth:`advance` after each.
 
-        The mean loss is the epoch's only copy from the device.
+        The mean loss, and the sizes of Poisson batches, are the epoch's only copies from the device.
         """
         run, model, draws = self.run, self.model, self.generators["weight noise"]
         whole_epoch = run.weight_noise_draw == "epoch"

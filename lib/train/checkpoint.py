@@ -1,4 +1,4 @@
-"""A run in progress, on disk: what a killed one goes on from, bit for bit on the same device.
+"""A run in progress, on disk: what a killed one goes on from, bit for bit on a CPU, to rounding on a GPU.
 
 The file is one line of JSON, then the pickled :class:`~lib.train.Training`, whole: no method can forget to name a part
 of its state.  The line says what the file belongs to and is checked before anything is unpickled.  **Unpickling runs
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from lib import store
 from lib.run import Run
 from lib.train import sealed
 
@@ -75,8 +76,8 @@ class Checkpoint:
 
 def remove(path: Path) -> None:
     """The run of the checkpoint at ``path`` is finished and stored."""
-    path.unlink(missing_ok=True)
-    sealed.part_of(path).unlink(missing_ok=True)
+    for file in (path, *store.parts(path)):
+        file.unlink(missing_ok=True)
 
 
 @cache

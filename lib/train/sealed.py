@@ -5,9 +5,10 @@ The line holds ``belongs``, and the SHA-256 of the bytes; both are checked befor
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from lib import store
 
 
 class Unsealed(Exception):
@@ -40,19 +41,4 @@ def read(path: Path, belongs: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
 def write(path: Path, belongs: dict[str, Any], payload: bytes) -> None:
     """Replace the file, whole or not at all; ``OSError`` if that cannot be."""
     head = json.dumps(belongs | {"sha256": hashlib.sha256(payload).hexdigest()})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = part_of(path)
-    try:
-        with part.open("wb") as file:
-            file.write(head.encode() + b"\n" + payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def part_of(path: Path) -> Path:
-    """Where a file is written before it takes its place; a killed writer's is written over by the next."""
-    return path.with_name(f".{path.name}.part")
+    store.write_bytes(path, head.encode() + b"\n" + payload)
