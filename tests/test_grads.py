@@ -342,3 +342,14 @@ def test_bad_arguments_are_refused(how, message):
     model = nn.Sequential(nn.Linear(2, 3))
     with pytest.raises(ValueError, match=re.escape(message)):
         clipped_sum(model, LOSS, torch.ones(1, 2), classes(1), **how)
+
+
+def test_gradients_are_switched_on_and_half_precision_off_inside():
+    """Of half precision a clipped sum would be longer than C."""
+    model, x, y = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 3)), torch.randn(8, 16), classes(8)
+    expected, norms = clipped_sum(model, LOSS, x, y, clip_norm=0.01)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        total, found = clipped_sum(model, LOSS, x, y, clip_norm=0.01)
+    torch.testing.assert_close((total, found), (expected, norms), rtol=0.0, atol=0.0)
+    with torch.inference_mode(), pytest.raises(RuntimeError, match=r"outside of torch\.inference_mode"):
+        clipped_sum(model, LOSS, x, y, clip_norm=0.01)

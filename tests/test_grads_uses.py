@@ -1,13 +1,14 @@
 """What the fast gradients do not know of goes to the reference: weights used elsewhere, rows of several examples."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 from test_grads import LOSS, check, classes
 from torch import Tensor, nn
 
-from lib.grads import clipped_sum
+from lib.grads import clipped_sum, uses
 from lib.layers import NoisyLinear
 
 
@@ -177,7 +178,74 @@ def test_what_a_first_pass_does_not_show_is_looked_for_again(hidden_by):
     clipped_sum(model, LOSS, torch.ones_like(x) if "alike" in hidden_by else x, y, clip_norm=0.01)
     model.train()
     model.last.weight.data.copy_(weight)
-    assert goes_to_the_reference(model, x, y) == "an example's loss depends on the examples beside it"
+    assert goes_to_the_reference(model, x, y).startswith("an example's loss depends on the examples beside it")
+
+
+def test_a_model_is_looked_at_again_with_another_loss():
+    """One that was sound bounds nothing for the next: unseen, this one moves the sum by 57 C."""
+
+    def of_batch(outputs, y):
+        return nn.functional.softplus(outputs[:, 0] * outputs[:, 0].sum())
+
+    model, x, y = nn.Linear(4, 2), torch.rand(32, 4, generator=torch.Generator().manual_seed(0)), classes(32) % 2
+    for _ in range(2):
+        clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+    with pytest.warns(UserWarning, match="a row of the model is not of one example alone"):
+        clipped_sum(model, of_batch, x, y, clip_norm=0.1)
+
+
+@pytest.mark.parametrize("anew", [lambda: lambda o, y: LOSS(o, y), lambda: partial(LOSS), lambda: LOSS])
+def test_a_loss_that_is_made_anew_for_every_step_is_the_same(anew, monkeypatch):
+    model, x, y = nn.Linear(4, 3), torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
+    clipped_sum(model, anew(), x, y, clip_norm=0.1)
+    monkeypatch.setattr(uses, "_outputs", lambda *_: pytest.fail("looked again"))
+    clipped_sum(model, anew(), x, y, clip_norm=0.1)
+
+
+@pytest.mark.parametrize(("change", "reason"), [({"mixes": True}, "beside it"), ({"last": "twice"}, "otherwise than")])
+def test_a_model_is_looked_at_again_when_a_flag_of_its_own_changes(change, reason):
+    class Flagged(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.mixes, self.last = nn.Linear(4, 4), nn.Linear(4, 3), False, "once"
+
+        def forward(self, x):
+            h = self.first(x).tanh()
+            h = h - h.detach().mean(0) if self.mixes else h
+            return self.second(h) + (nn.functional.linear(h, self.second.weight) if self.last == "twice" else 0.0)
+
+    model, x, y = Flagged(), torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
+    clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+    vars(model).update(change)
+    assert reason in goes_to_the_reference(model, x, y)
+
+
+@pytest.mark.parametrize("implementation", ["fast", "reference"])
+def test_a_penalty_on_the_weights_is_refused(implementation):
+    """Its gradient is of no example's, and both would leave it out."""
+    model, x, y = nn.Linear(4, 3), torch.rand(8, 4), classes(8)
+    penalised = lambda o, y: LOSS(o, y) + model.weight.square().sum()  # noqa: E731
+    with pytest.raises(ValueError, match="loss: expected a function of the model's outputs and the labels alone"):
+        clipped_sum(model, penalised, x, y, clip_norm=0.1, implementation=implementation)
+
+
+def test_a_model_that_keeps_what_it_saw_is_left_to_the_reference():
+    """As attention maps: torch copies no such tensor."""
+
+    class Keeps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x):
+            self.seen = self.layer(x)
+            return self.seen
+
+    model, x, y = Keeps(), torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
+    expected = clipped_sum(nn.Sequential(copy.deepcopy(model.layer)), LOSS, x, y, clip_norm=0.1)[0]
+    with pytest.warns(UserWarning, match="its examples cannot be tried out on a copy"):
+        total, _ = clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+    torch.testing.assert_close(total["layer.weight"], expected["0.weight"])
 
 
 class Positions(nn.Module):

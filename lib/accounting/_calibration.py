@@ -18,13 +18,14 @@ NOISE_TOLERANCE = 1e-4  # relative; the returned z is at most this much above th
 MOST_STEPS = 10**7
 
 
-def smallest_noise(spent: Callable[[float], float], budget: float, accountant: str) -> float:
+def smallest_noise(spent: Callable[[float], float], budget: float, accountant: str, *, about: float = 1.0) -> float:
     """The smallest z in ``NOISE_RANGE`` with ``spent(z) <= budget``, found from above, so the budget always holds.
 
-    ``spent`` must not increase.  Raises ``ValueError`` if even the largest z spends more, or the smallest z less.
+    ``spent`` must not increase.  ``about``: where to begin; an account of many steps can take seconds.  Raises
+    ``ValueError`` if even the largest z spends more, or the smallest z less.
     """
     low, high = NOISE_RANGE
-    upper = 1.0
+    upper = about
     while spent(upper) > budget:
         if upper >= high:
             least = f"at least {spent(high):.3g}, what {accountant!r} gives at noise multiplier {high:g}"
@@ -47,21 +48,25 @@ def smallest_noise(spent: Callable[[float], float], budget: float, accountant: s
     return z
 
 
-def most_steps(spent: Callable[[int], float], budget: float) -> int:
+def most_steps(spent: Callable[[int], float], budget: float, *, about: int = 1) -> int:
     """The largest count with ``spent(count) <= budget``; ``spent`` must not decrease.
 
-    Raises ``ValueError`` if ``MOST_STEPS`` stay within the budget.
+    ``about``: where to begin.  Raises ``ValueError`` if ``MOST_STEPS`` stay within the budget.
     """
-    within, beyond = 0, 1
+    within, beyond = 0, max(1, about)
     while spent(beyond) <= budget:
         if beyond >= MOST_STEPS:
             raise ValueError(
                 f"epsilon: expected less than {spent(MOST_STEPS):.3g}, which {MOST_STEPS:,} steps spend; got {budget!r}"
             )
         within, beyond = beyond, min(2 * beyond, MOST_STEPS)
-    while beyond - within > 1:
-        middle = (within + beyond) // 2
-        within, beyond = (middle, beyond) if spent(middle) <= budget else (within, middle)
+    if beyond - within > 1:  # where it crosses the budget, to a step or so
+        crossing = brentq(lambda count: min(spent(round(count)), 2 * budget) - budget, within, beyond, xtol=0.5)
+        within = min(max(round(crossing), within), beyond - 1)
+    while spent(within) > budget:
+        within -= 1
+    while spent(within + 1) <= budget:
+        within += 1
     return within
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from lib.grads import fast, joint, reference
+from lib.grads import fast, joint, reference, uses
 from lib.grads.groups import Group as Group
 from lib.grads.groups import Groups
 from lib.grads.mini_set import clipped_mean as clipped_mean
@@ -56,6 +56,8 @@ def clipped_sum(
     microbatch.
 
     An example with a non-finite gradient counts as zero; its norm is returned as it is.  An empty batch gives zeros.
+    What the model draws, as dropout does, is drawn anew for every microbatch, and in the reference is the same for all
+    of its examples.  Autocast is off inside: a bound of half precision is none.
     Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, an unknown
     implementation, rows that cannot be shared out among the examples, and for batch norm on batch statistics, where no
     example has a gradient of its own; of private and public examples together, ``joint`` takes it.
@@ -67,15 +69,19 @@ def clipped_sum(
     _refuse_batch_statistics(model, allowed=WithPublic if implementation == "joint" else ())
     groups = clip_norm if isinstance(clip_norm, Groups) else Groups(model, clip_norm)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError("clipped_sum: expected to be called outside of torch.inference_mode, which has no gradients")
     norms = [torch.zeros(0, len(groups.names), dtype=next(iter(parameters.values())).dtype, device=x.device)]
     total = {}
     rows, size = _rows(x, y, most=1 if implementation == "joint" else None), microbatch_size or max(len(y), 1)
-    for part_x, part_y in zip(x.split(size * rows), y.split(size), strict=True):
-        if len(part_y):
-            part, part_norms = IMPLEMENTATIONS[implementation](model, loss, part_x, part_y, groups)
-            norms.append(part_norms)
-            for name, value in part.items():
-                total[name] = total[name].add_(value) if name in total else value
+    with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+        uses.check_loss(model, loss, x, y)
+        for part_x, part_y in zip(x.split(size * rows), y.split(size), strict=True):
+            if len(part_y):
+                part, part_norms = IMPLEMENTATIONS[implementation](model, loss, part_x, part_y, groups)
+                norms.append(part_norms)
+                for name, value in part.items():
+                    total[name] = total[name].add_(value) if name in total else value
     total = {name: total[name] if name in total else torch.zeros_like(p) for name, p in parameters.items()}
     return total, groups.named(torch.cat(norms))
 

@@ -52,7 +52,7 @@ def clipped_sum(
     if not (reason := not_supported(model, layers)):
         calls, losses = forward(model, layers, loss, x, y)
         of_layers = [(call.name, call.layer, call.outputs) for call in calls]
-        reason = uses.elsewhere(model, losses, of_layers)
+        reason = uses.elsewhere(model, loss, losses, of_layers)
         reason = reason or (None if joint else uses.across(model, loss, x, y, losses, of_layers))
     if reason:
         warnings.warn(f"{reason}; its gradients come from the slow reference implementation", stacklevel=3)

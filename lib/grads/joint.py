@@ -40,7 +40,7 @@ def clipped_sum(
         return reference.clipped(per_loss(model, loss, x, y), groups)
 
     calls, losses = fast.forward(model, layers, loss, x, y)
-    if uses.elsewhere(model, losses, [(call.name, call.layer, call.outputs) for call in calls]):
+    if uses.elsewhere(model, loss, losses, [(call.name, call.layer, call.outputs) for call in calls]):
         return reference.clipped(per_loss(model, loss, x, y), groups)
     calls = [call for call in calls if call.outputs]
     outputs = [output for call in calls for output in call.outputs]

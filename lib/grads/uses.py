@@ -1,12 +1,13 @@
 """Whether layers' inputs and output gradients tell all of a model's per-example gradients, and each example's apart.
 
-A model is looked at until a pass has shown it, :data:`LOOKS` times at most, and again when others of its parameters are
-trained or modes change.
+A model is looked at until a pass has shown it, :data:`LOOKS` times at most, and again with another loss, and when
+others of its parameters are trained or its modes change.
 """
 
 import copy
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,16 +17,36 @@ from torch.autograd.graph import GradientEdge, Node
 LOOKS = 10  # a last layer of zeros moves with the first step; of some models most examples never have a gradient
 _looks: WeakKeyDictionary[nn.Module, Counter[Hashable]] = WeakKeyDictionary()
 
+Loss = Callable[[Tensor, Tensor], Tensor]
 Uses = Sequence[tuple[str, nn.Module, Sequence[GradientEdge]]]  # of trained layers: name, layer, where its outputs are
 
 
-def elsewhere(model: nn.Module, losses: Tensor, layers: Uses) -> str | None:
+def check_loss(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
+    """``ValueError`` for a loss that reaches the model's parameters otherwise than by its outputs.
+
+    As with a penalty on the weights: that part of the gradient is of no example's, and would be left out.
+    """
+    if not len(y) or _known(model, loss, "loss"):
+        return
+    try:
+        outputs = _outputs(model, x.unflatten(0, (len(y), -1))[0])
+    except (RuntimeError, TypeError):  # torch's words for what cannot be copied, or does not take one example
+        return
+    if isinstance(outputs, Tensor) and loss(outputs, y[:1]).requires_grad:
+        raise ValueError(
+            "loss: expected a function of the model's outputs and the labels alone; got one of its parameters, too, "
+            "whose gradient is no example's (weight decay is the optimiser's)"
+        )
+    _remember(model, loss, "loss")
+
+
+def elsewhere(model: nn.Module, loss: Loss, losses: Tensor, layers: Uses) -> str | None:
     """Which parameter is in the graph of ``losses`` more often than its layer was called, if one is; in words.
 
     What a layer's rule knows of is its calls: of a weight that another layer uses too, a part of the gradient would be
     missing, and so would its clipping.
     """
-    if _known(model, "elsewhere"):
+    if _known(model, loss, "elsewhere"):
         return None
     used, nodes = _graph(losses)
     for name, layer, outputs in layers:
@@ -33,13 +54,11 @@ def elsewhere(model: nn.Module, losses: Tensor, layers: Uses) -> str | None:
         for parameter_name, parameter in layer.named_parameters(recurse=False):
             if used[parameter] > called:
                 return f"{name or 'the model'}.{parameter_name} is used otherwise than by calling its layer"
-    _remember(model, "elsewhere")
+    _remember(model, loss, "elsewhere")
     return None
 
 
-def across(
-    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, losses: Tensor, layers: Uses
-) -> str | None:
+def across(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, layers: Uses) -> str | None:
     """Why rows of the ``layers`` are not of one example alone, if they are not; in words.
 
     An example's rows are taken to lie together.  Where time comes first, or where the model looks at the whole batch,
@@ -47,7 +66,7 @@ def across(
     example's loss, or, where none flows from row to row, in a loss that changes when all others are made like it.  What
     this pass cannot show, as a last layer of zeros hides what is before it, the next ones may.
     """
-    if len(losses) < 2 or not any(outputs for _, _, outputs in layers) or _known(model, "across"):
+    if len(losses) < 2 or not any(outputs for _, _, outputs in layers) or _known(model, loss, "across"):
         return None
     seen = True
     for name, _, outputs in layers:
@@ -60,31 +79,50 @@ def across(
         seen &= not outputs or any(bool(gradient.any()) for gradient in gradients)
     by_example = x.unflatten(0, (len(losses), -1))
     others_alike = by_example[:1].expand_as(by_example)
-    first, changed = (_first_loss(model, loss, of.flatten(0, 1), y) for of in (by_example, others_alike))
+    try:
+        first, changed = (loss(_outputs(model, of.flatten(0, 1)), y)[0] for of in (by_example, others_alike))
+    except RuntimeError as error:
+        return f"its examples cannot be tried out on a copy ({error})"
     if not torch.isclose(first, changed, rtol=1e-3, atol=1e-5, equal_nan=True):
-        return "an example's loss depends on the examples beside it"
-    _remember(model, "across", looks=LOOKS if seen and not torch.equal(by_example, others_alike) else 1)
+        return "an example's loss depends on the examples beside it, and is another without them"
+    _remember(model, loss, "across", looks=LOOKS if seen and not torch.equal(by_example, others_alike) else 1)
     return None
 
 
 @torch.no_grad()
-def _first_loss(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+def _outputs(model: nn.Module, x: Tensor) -> Tensor:
     """Of a copy, so that the model, its buffers and generators stay as they are, and draws are the same every time."""
     with torch.random.fork_rng([x.device] if x.device.type == "cuda" else []):
-        return loss(copy.deepcopy(model)(x), y)[0]
+        return copy.deepcopy(model)(x)
 
 
-def _known(model: nn.Module, question: str) -> bool:
-    return _looks.get(model, Counter())[_state(model, question)] >= LOOKS
+def _known(model: nn.Module, loss: Loss, question: str) -> bool:
+    return _looks.get(model, Counter())[_state(model, loss, question)] >= LOOKS
 
 
-def _remember(model: nn.Module, question: str, *, looks: int = LOOKS) -> None:
-    _looks.setdefault(model, Counter())[_state(model, question)] += looks
+def _remember(model: nn.Module, loss: Loss, question: str, *, looks: int = LOOKS) -> None:
+    _looks.setdefault(model, Counter())[_state(model, loss, question)] += looks
 
 
-def _state(model: nn.Module, question: str) -> Hashable:
-    trained = frozenset(parameter for parameter in model.parameters() if parameter.requires_grad)
-    return question, trained, tuple(layer.training for layer in model.modules())
+def _state(model: nn.Module, loss: Loss, question: str) -> Hashable:
+    trained = frozenset(id(parameter) for parameter in model.parameters() if parameter.requires_grad)
+    modes = tuple(
+        (name, value)
+        for layer in model.modules()
+        for name, value in vars(layer).items()
+        if isinstance(value, bool | str)
+    )
+    return question, _identity(loss), trained, modes
+
+
+def _identity(loss: object) -> Hashable:
+    """Of functions that are made anew for every step the same, if they are; and nothing that keeps a model alive."""
+    if isinstance(loss, partial):
+        return "partial", _identity(loss.func), *map(repr, (loss.args, loss.keywords))
+    if code := getattr(loss, "__code__", None):
+        held = (cell.cell_contents for cell in loss.__closure__ or ())
+        return code, *(value if isinstance(value, bool | int | float | str) else id(value) for value in held)
+    return id(loss)
 
 
 def _graph(losses: Tensor) -> tuple[Counter[Tensor], set[Node]]:

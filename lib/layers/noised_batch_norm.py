@@ -20,18 +20,18 @@ from torch import Tensor, nn
 from lib import gaussian
 
 MOMENTUM = 0.1  # α of v2 eq. 9 and 10, torch's default
+EPS = 1e-5  # torch's default
 LEAST_VARIANCE = 1e-2  # a noised variance may be negative
 
 
 class NoisedBatchNorm(nn.Module):
-    """(x − µ)/√(σ² + eps) with noised running averages, for x (B, C) or (B, C, H, W).
+    """(x − µ)/√(σ² + EPS) with noised running averages, for x (B, C) or (B, C, H, W).
 
     From :meth:`watch` to :meth:`release` every pass is counted: one batch, each example once.  There are no γ and β.
     """
 
-    def __init__(self, channels: int, *, eps: float = 1e-5) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
-        self.eps = eps
         self.register_buffer("mean", torch.zeros(channels))
         self.register_buffer("variance", torch.ones(channels))
         self.clip_norm: float | None = None
@@ -45,7 +45,7 @@ class NoisedBatchNorm(nn.Module):
         if self.sums is not None:
             self.sums += self._moments(x.detach()).sum(1)
         shape = (-1, *[1] * (x.dim() - 2))
-        scale = torch.rsqrt(self.variance + self.eps)
+        scale = torch.rsqrt(self.variance + EPS)
         return (x - self.mean.view(shape)) * scale.view(shape)
 
     def _moments(self, x: Tensor) -> Tensor:

@@ -61,8 +61,11 @@ class Rows:
         return private.unflatten(0, (self.groups, self.private)), public.unsqueeze(0)
 
 
+EPS = 1e-5  # torch's default
+
+
 class PublicBatchNorm(nn.Module):
-    """x̂ = (x − µ)/√(σ² + eps), γ x̂ + β, for x (B, C) or (B, C, H, W); µ and σ² per channel, σ² biased (v2 eq. 1, 2).
+    """x̂ = (x − µ)/√(σ² + EPS), γ x̂ + β, for x (B, C) or (B, C, H, W); µ and σ² per channel, σ² biased (v2 eq. 1, 2).
 
     ``rows`` says whose statistics µ and σ² are, and ``found`` then holds them, (G, C) each; or ``given`` has them,
     (B, C) or (1, C), and they are constants.  Without either a pass raises ``RuntimeError``.  ``pool``: max-pooling of
@@ -70,11 +73,8 @@ class PublicBatchNorm(nn.Module):
     work is on a pooled x, and all groups' public rows are pooled once.
     """
 
-    def __init__(
-        self, channels: int, *, affine: bool = True, eps: float = 1e-5, pool: nn.MaxPool2d | None = None
-    ) -> None:
+    def __init__(self, channels: int, *, affine: bool = True, pool: nn.MaxPool2d | None = None) -> None:
         super().__init__()
-        self.eps = eps
         self.affine = ChannelAffine(channels) if affine else nn.Identity()
         self.pool = pool
         self.rows: Rows | None = None
@@ -101,7 +101,7 @@ class PublicBatchNorm(nn.Module):
         return self.pool(x * signs) * signs
 
     def _scaled(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        return (x - _beside(mean, x)) * _beside(torch.rsqrt(variance + self.eps), x)
+        return (x - _beside(mean, x)) * _beside(torch.rsqrt(variance + EPS), x)
 
 
 def _moments(rows: Tensor) -> tuple[Tensor, Tensor]:
