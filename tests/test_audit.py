@@ -1,5 +1,6 @@
 """The sensitivity meter flags what clipping does not bound, and nothing else."""
 
+import math
 from functools import partial
 
 import pytest
@@ -210,3 +211,40 @@ def test_in_units_of_its_noise_a_clip_moves_by_2_and_one_of_every_layer_by_more(
 def test_too_little_noise_is_found_out():
     factors = LAYERWISE | {"adaptive_clipping": "multiplication_factors"}
     assert moved_by_one_example(factors, short=0.5)[0] > 2 + ROUNDING
+
+
+class TestWhatTheMeterIsGiven:
+    def test_a_sum_that_is_not_finite_is_infinitely_far(self):
+        model, x, y = made("dense", "none", 0)
+        broken = lambda model, x, y: {n: v * math.nan for n, v in summed()(model, x, y).items()}  # noqa: E731
+        assert audit.sensitivity(broken, model, x, y, clip_norm=C).multiple == math.inf
+
+    def test_whole_numbers_are_drawn_from_those_there_are(self):
+        """Words: clipped they move a sum by 2C at most, and the mean of a batch that is clipped by B times as much."""
+        model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, K))
+        x = torch.randint(9, (BATCH, 5), generator=generator(0, "audit"))
+        y = torch.arange(BATCH) % K
+        assert 1.0 < audit.sensitivity(summed(), model, x, y, clip_norm=C).multiple <= 2 + ROUNDING
+
+        def clipped_after(model, x, y):
+            total = clipped_sum(model, LOSS, x, y, clip_norm=math.inf)[0]
+            factor = C / max(C, float(sum(value.square().sum() for value in total.values()) ** 0.5 / len(y)))
+            return {name: factor * value for name, value in total.items()}
+
+        assert audit.sensitivity(clipped_after, model, x, y, clip_norm=C).multiple > 2.1
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"clip_norm": 0.0}, "clip_norm: expected a finite number of more than 0; got 0.0"),
+            ({"clip_norm": math.nan}, "clip_norm: expected a finite number of more than 0; got nan"),
+            ({"examples": 0}, "examples: expected at least 1, of a batch that has some; got 0 of 12"),
+            ({"summed": lambda *_: torch.zeros(3)}, r"summed: expected what returns {parameter name: tensor}; got Ten"),
+            ({"summed": lambda *_: {}}, r"summed: expected what returns {parameter name: tensor}; got dict"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, changes, message):
+        model, x, y = made("dense", "none", 0)
+        how = {"summed": summed(), "clip_norm": C} | changes
+        with pytest.raises(ValueError, match=message):
+            audit.sensitivity(how.pop("summed"), model, x, y, **how)

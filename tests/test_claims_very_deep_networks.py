@@ -137,7 +137,7 @@ def test_rows_on_features_that_were_pretrained_apart_are_not_compared(fill):
     """Pretraining again gives other weights; the report says where seeds of one cell have several."""
     row, words = (
         "GN-VGG, on BN's features",
-        "pretrained more than once, so that seeds of a cell differ in their features",
+        "on data that changed between seeds of a cell",
     )
     store = fill(PUBLIC, as_printed(PUBLIC, {}), tier="paper", seeds=2)
     assert words not in report.text(PUBLIC, "paper", store)
@@ -149,4 +149,4 @@ def test_rows_on_features_that_were_pretrained_apart_are_not_compared(fill):
     (text,) = judged.decisive
     assert text.startswith("ε = 4: ")
     assert text.endswith(" (on features that were pretrained apart)")
-    assert f"{words}, too: {row}\n" in report.text(PUBLIC, "paper", store)
+    assert f"{words} (features change where they are pretrained again): {row}\n" in report.text(PUBLIC, "paper", store)

@@ -203,3 +203,13 @@ def test_max_pool_is_its_twin_with_and_without_a_gradient(shape, kernel, stride,
     own(first).nansum().backward()
     twin(second).nansum().backward()
     assert torch.equal(first.grad, second.grad)
+
+
+@pytest.mark.parametrize(
+    "how", [{"num_layers": 2}, {"bidirectional": True}, {"bias": False}, {"proj_size": 2}], ids=str
+)
+def test_an_lstm_of_another_kind_is_not_taken_over_in_part(how):
+    with pytest.raises(
+        ValueError, match="layer: expected one layer with biases and without projection, 1 ways; got LS"
+    ):
+        NoisyLSTM(5, 3).load_torch(nn.LSTM(5, 3, **how))

@@ -57,7 +57,7 @@ def one_pass(model: WithPublic, private: Tensor, *, public_alone: bool) -> Tenso
             variance = (seen - mean).square().mean(others, keepdim=True)
             if not model.gradient:
                 mean, variance = mean.detach(), variance.detach()
-            rows = layer.affine((rows - mean) / torch.sqrt(variance + layer.eps))
+            rows = layer.affine((rows - mean) / torch.sqrt(variance + public_batch_norm.EPS))
             rows = rows if layer.pool is None else layer.pool(rows)
         else:
             rows = layer(rows)
@@ -240,3 +240,27 @@ def test_statistics_are_found_in_float32_in_mixed_precision_too():
     for found, expected in zip(public_batch_norm._moments(rows.bfloat16()), exact, strict=True):
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=0.0)
+
+
+class Reuses(nn.Module):
+    """Calls its norm layer so many times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.first, self.norm, self.second, self.times = nn.Linear(8, 4), PublicBatchNorm(4), nn.Linear(4, 4), times
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for _ in range(self.times):
+            x = self.second(self.norm(x).relu())
+        return x
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+@pytest.mark.parametrize(("times", "got"), [(2, "two"), (0, "a layer that the model does not call")])
+def test_a_layer_that_is_not_called_once_is_refused(gradient, times, got):
+    """A second call would be normalised by the first one's statistics."""
+    model = WithPublic(Reuses(times), torch.randn(5, 8), statistics="per_example", gradient=gradient)
+    if times or not gradient:
+        with pytest.raises(RuntimeError, match=f"PublicBatchNorm: expected one call in a pass; got {got}"):
+            model(torch.randn(3, 8))

@@ -13,7 +13,8 @@ a lower bound: more than the declared sensitivity is a broken method, less prove
 """
 
 import copy
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -54,11 +55,19 @@ def sensitivity(
     """Search for the largest change of ``summed(model, x, y)``, the sum of clipped gradients by parameter name.
 
     ``examples`` of the batch x (B, …), y (B,) are changed, one at a time.  Replaced: by every label (``classes`` K; by
-    default those in ``y``) with the input scaled, blank, noise or another example's; then the best of these climbs,
-    ``ascent`` random steps that are kept when they help.  Removed, under "add_or_remove_one": they are left out.  The
-    model, in the mode in which it came, is left as it was, and what it draws is the same for D and D'.  Raises
-    ``ValueError`` for a model that draws where an example is removed: then those after it draw something else.
+    default those in ``y``) with the input scaled, blank, noise or another example's (of whole numbers, as of words,
+    drawn from those in ``x``); then the best of these climbs, ``ascent`` random steps that are kept when they help.
+    Removed, under "add_or_remove_one": they are left out.  The model, in the mode in which it came, is left as it was,
+    and what it draws is the same for D and D'.  A sum that is not finite for one of them is infinitely far.
+
+    ``summed`` is what noise of z·C is added to; a mean over the batch is multiplied by its size first.
+    Raises ``ValueError`` for a clip norm that is not positive, no examples, a ``summed`` that returns something else,
+    and for a model that draws where an example is removed: then those after it draw something else.
     """
+    if not 0 < clip_norm < math.inf:
+        raise ValueError(f"clip_norm: expected a finite number of more than 0; got {clip_norm!r}")
+    if examples < 1 or not len(x):
+        raise ValueError(f"examples: expected at least 1, of a batch that has some; got {examples} of {len(x)}")
     if neighbouring_relation not in ("replace_one", "add_or_remove_one"):
         raise ValueError(
             f"neighbouring_relation: expected one of replace_one, add_or_remove_one; got {neighbouring_relation!r}"
@@ -74,13 +83,12 @@ def sensitivity(
             continue
         best = None
         for label in range(classes or int(y.max()) + 1):
-            for name, image in _candidates(x, i, draws):
+            for name, image in _candidates(x, i, draws) if x.is_floating_point() else _drawn(x, i, draws):
                 found = meter.replaced(i, image, label, f"example {i} {name}, label {label}")
                 best = max(best or (found, image, label), (found, image, label), key=lambda candidate: candidate[0])
         found, image, label = best
         for step in range(ascent):
-            noise = torch.randn(image.shape, generator=draws, dtype=x.dtype).to(x.device)
-            moved = image + STEPS[step % len(STEPS)] * x.std() * noise
+            moved = _moved(image, x, STEPS[step % len(STEPS)], draws)
             higher = meter.replaced(i, moved, label, f"example {i} after {step + 1} steps up, label {label}")
             if higher > found:
                 found, image = higher, moved
@@ -94,6 +102,29 @@ def _candidates(x: Tensor, i: int, draws: torch.Generator) -> Iterator[tuple[str
         yield f"times {scale:g}", scale * x[i]
     yield "as noise", x.std() * torch.randn(x[i].shape, generator=draws, dtype=x.dtype).to(x.device)
     yield "as another", x[(i + 1) % len(x)]
+
+
+def _drawn(x: Tensor, i: int, draws: torch.Generator) -> Iterator[tuple[str, Tensor]]:
+    """The same where inputs are whole numbers, words say, which have no scale."""
+    yield "itself", x[i]
+    yield "all the first", x.min().expand_as(x[i])
+    yield "all the last", x.max().expand_as(x[i])
+    yield "drawn", _values(x, x[i].shape, draws)
+    yield "as another", x[(i + 1) % len(x)]
+
+
+def _values(x: Tensor, shape: torch.Size, draws: torch.Generator) -> Tensor:
+    """So many of the values in x, at random."""
+    return x.flatten()[torch.randint(x.numel(), shape, generator=draws).to(x.device)]
+
+
+def _moved(image: Tensor, x: Tensor, step: float, draws: torch.Generator) -> Tensor:
+    """A random step away; of whole numbers a part of them is drawn again."""
+    if not x.is_floating_point():
+        again = (torch.rand(image.shape, generator=draws) < step / (1 + step)).to(x.device)
+        return torch.where(again, _values(x, image.shape, draws), image)
+    noise = torch.randn(image.shape, generator=draws, dtype=x.dtype).to(x.device)
+    return image + step * x.std() * noise
 
 
 class _Meter:
@@ -120,6 +151,7 @@ class _Meter:
         total, buffers = self._step(x, y)
         squares = sum((value - self._sum[name]).double().square().sum() for name, value in total.items())
         multiple = float(squares.sqrt()) / self.clip_norm
+        multiple = math.inf if math.isnan(multiple) else multiple
         moved = {name for name, value in buffers.items() if not torch.equal(value, self._buffers[name])}
         if multiple > self.largest.multiple or not moved <= set(self.largest.buffers):
             best = (multiple, how) if multiple > self.largest.multiple else (self.largest.multiple, self.largest.how)
@@ -135,4 +167,6 @@ class _Meter:
                 if isinstance(getattr(layer, "generator", None), torch.Generator):
                     layer.generator = torch.Generator(layer.generator.device).manual_seed(seed)
             total = self.summed(model, x, y)
+        if not (isinstance(total, Mapping) and total and all(isinstance(value, Tensor) for value in total.values())):
+            raise ValueError(f"summed: expected what returns {{parameter name: tensor}}; got {type(total).__name__}")
         return {n: v.detach() for n, v in total.items()}, {n: b.detach().clone() for n, b in model.named_buffers()}

@@ -2,9 +2,9 @@
 
 ``load(name)`` looks for ``<name>.npz`` in ``$DP_COMPANION_DATA`` (default: ``data/`` in the current folder, then in
 the repository).  If it is absent it is downloaded, where that can be through torchvision and torchtext, and written
-there once.  No data set is ever swapped for another.  For the smoke tier there are small ones without a file:
-``digits`` and ``digits_rgb``, real images that ship inside scikit-learn, and made-up ones, ``stripes_rgb`` (images)
-and ``topics`` (texts).
+there once; a file of one's own, of images, is found by its name.  No data set is ever swapped for another.  For the
+smoke tier there are small ones without a file: ``digits`` and ``digits_rgb``, real images that ship inside
+scikit-learn, and made-up ones, ``stripes_rgb`` (images) and ``topics`` (texts).
 
     >>> digits = load("digits")
     >>> digits.train_inputs.shape, digits.train_inputs.dtype
@@ -54,10 +54,18 @@ def load(name: str, *, device: torch.device | str = "cpu") -> Dataset:
     if name in GENERATED:
         return _topics(str(device)) if name == "topics" else _generated_images(name, str(device))
     known = sorted(DOWNLOADS.keys() - WORD_VECTORS.values() | RANDOM_VECTORS.keys())
-    if name not in known:
-        raise DataError(f"unknown data set {name!r}; expected one of {', '.join([*GENERATED, *known])}")
+    if name not in known and not _is_own(name):
+        raise DataError(
+            f"unknown data set {name!r}; expected one of {', '.join([*GENERATED, *known])}, or the name of an .npz "
+            f"file of images in {folder()}"
+        )
     parts = filter(None, (RANDOM_VECTORS.get(name, name), WORD_VECTORS.get(name)))
     return _read(name, tuple(map(_file, parts)), str(device))
+
+
+def _is_own(name: str) -> bool:
+    """Whether somebody put a file of this name there, beside those that are known."""
+    return name.isidentifier() and name not in WORD_VECTORS.values() and (folder() / f"{name}.npz").exists()
 
 
 def folder() -> Path:
@@ -97,9 +105,9 @@ def _arrays(path: Path, keys: list[str], *, partly: bool = False) -> dict[str, n
         with path.open("rb") as opened, np.load(opened) as file:
             return {key: file[key] for key in keys if key in file or not partly}
     except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        again = "; delete it to download it again" if path.stem in DOWNLOADS else ""
         raise DataError(
-            f"{path}: expected an .npz file with {', '.join(keys)}; got {type(error).__name__}: {error}; "
-            "delete it to download it again"
+            f"{path}: expected an .npz file with {', '.join(keys)}; got {type(error).__name__}: {error}{again}"
         ) from error
 
 

@@ -48,7 +48,9 @@ class Groups:
                 first, alike = parameter, place
             self.stretches[first] = self.stretches.get(first, 0) + value.numel()
         if unused := [name for i, name in enumerate(self.names) if i not in self.of.values()]:
-            raise ValueError(f"clip_norm: expected names of the model's modules or parameters; got {unused[0]!r}")
+            raise ValueError(
+                f"clip_norm: expected names of the model's modules or parameters that are trained; got {unused[0]!r}"
+            )
 
     def norms(self, squares: Mapping[str, Tensor]) -> Tensor:
         """Norms (…, groups) from the squared norms (…) of parameters' gradients; 0 of a group that has none."""

@@ -77,7 +77,12 @@ class NoisyLSTM(nn.Module):
         return torch.stack(states, dim=1)
 
     def load_torch(self, layer: nn.LSTM) -> None:
-        """Take over the weights of torch's ``layer`` of the same sizes."""
+        """Take over the weights of torch's ``layer`` of the same sizes; ``ValueError`` for one of others."""
+        ways = 2 if layer.bidirectional else 1
+        if (layer.num_layers, ways, layer.proj_size, layer.bias) != (1, len(self.input), 0, True):
+            raise ValueError(
+                f"layer: expected one layer with biases and without projection, {len(self.input)} ways; got {layer}"
+            )
         for way in range(len(self.input)):
             suffix = "_l0" + ("_reverse" if way else "")
             for name, linear in (("ih", self.input[way]), ("hh", self.hidden[way])):

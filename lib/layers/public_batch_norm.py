@@ -88,6 +88,8 @@ class PublicBatchNorm(nn.Module):
             raise RuntimeError(
                 "PublicBatchNorm: expected to be in a model inside WithPublic, which has the public rows"
             )
+        if self.found is not None:
+            raise RuntimeError("PublicBatchNorm: expected one call in a pass; got two: use a layer for each place")
         mean, variance = self.found = self.rows.moments(x)
         rows = self.rows.grouped(self._pooled(x))  # (G, P + M, C, …)
         return self.affine(self._scaled(rows, mean.unsqueeze(1), variance.unsqueeze(1)).flatten(0, 1))

@@ -96,7 +96,10 @@ class WithPublic(nn.Module):
     def _found(self, rows: Tensor, layout: Rows) -> list[tuple[Tensor, Tensor]]:
         with self._layers(rows=layout):
             self.model(rows)
-            return [layer.found for layer in self._norms]
+            found = [layer.found for layer in self._norms]
+        if None in found:
+            raise RuntimeError("PublicBatchNorm: expected one call in a pass; got a layer that the model does not call")
+        return found
 
     @contextmanager
     def _layers(self, *, rows: Rows | None = None, given: list[tuple[Tensor, Tensor]] | None = None) -> Iterator[None]:

@@ -71,7 +71,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             *([f"elsewhere: {table.elsewhere}"] if table.elsewhere else []),
             *(["ε: claimed / proven / audited", _framed(epsilons, table)] if each_private else []),
             *data(table, tier, store),
-            *_pretrained_again(cells),
+            *_changed_data(cells),
             f"privacy (claimed / proven / audited ε): {_privacy_line(table, tier, store)}",
             *_assumptions(table, tier, store),
             f"command: {command(table, tier, store)}",
@@ -89,9 +89,9 @@ def _other_steps(table: Table, cells: pd.DataFrame) -> list[str]:
     return ["also stored, with step sizes that the searches did not choose in the end:", *found] if found else []
 
 
-def _pretrained_again(cells: pd.DataFrame) -> list[str]:
+def _changed_data(cells: pd.DataFrame) -> list[str]:
     several = [cell.row for cell in cells.itertuples() if len(cell.data) > 1]
-    words = "pretrained more than once, so that seeds of a cell differ in their features, too"
+    words = "on data that changed between seeds of a cell (features change where they are pretrained again)"
     return [f"{words}: {', '.join(dict.fromkeys(several))}"] if several else []
 
 
