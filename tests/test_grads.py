@@ -329,7 +329,7 @@ def test_a_group_whose_layer_is_not_called_has_no_gradient(implementation):
         ({"clip_norm": {"0": 1.0, "1": -1.0}}, "clip_norm of '1': expected more than 0; got -1.0"),
         (
             {"clip_norm": {"0": 1.0, "2": 1.0}},
-            "clip_norm: expected names of the model's modules or parameters; got '2'",
+            "clip_norm: expected names of the model's modules or parameters that are trained; got '2'",
         ),
         (
             {"clip_norm": 1.0, "implementation": "opacus"},
