@@ -1,7 +1,6 @@
 """The stored numbers as data frames: one line a run, a cell, an epoch or a tuning run."""
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import count
 from statistics import fmean
 
@@ -68,8 +67,9 @@ def _accuracies(of_cell: list[Record]) -> dict[str, float | None]:
 
 def _at_other_steps(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[dict[str, float | None]]:
     """What the cell reached with the step sizes that an earlier, smaller search chose, best first."""
-    chosen, reachable = (f(table, row, column, tier) for f in (partial(tuning.chosen, store=store), tuning.reachable))
-    found = [list(_at(point, table, row, column, tier, store)) for point in reachable if point != chosen]
+    chosen = tuning.chosen(table, row, column, tier, store)
+    others = [point for point in tuning.reachable(table, row, column, tier) if point != chosen]
+    found = [list(_at(point, table, row, column, tier, store)) for point in others]
     return sorted((_accuracies(of_point) for of_point in found if of_point), key=lambda cell: -cell["mean"])
 
 
