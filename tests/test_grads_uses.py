@@ -202,6 +202,38 @@ def test_a_loss_that_is_made_anew_for_every_step_is_the_same(anew, monkeypatch):
     clipped_sum(model, anew(), x, y, clip_norm=0.1)
 
 
+@pytest.mark.parametrize("how", ["a default", "a closure", "an argument", "a method's object", "an object"])
+def test_losses_that_differ_in_what_they_hold_are_others(how):
+    """However they are made; and one that takes the place of another in memory is another."""
+
+    class Loss:
+        def __init__(self, joint):
+            self.joint = joint
+
+        def __call__(self, o, y):
+            return LOSS(o - o.mean(0) if self.joint else o, y)
+
+        def of(self, o, y):
+            return self(o, y)
+
+    def made(joint):
+        def default(o, y, joint=joint):
+            return Loss(joint)(o, y)
+
+        return {
+            "a default": default,
+            "a closure": lambda o, y: Loss(joint)(o, y),
+            "an argument": partial(lambda o, y, joint: Loss(joint)(o, y), joint=joint),
+            "a method's object": Loss(joint).of,
+            "an object": Loss(joint),
+        }[how]
+
+    model, x, y = nn.Linear(4, 3), torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
+    clipped_sum(model, made(False), x, y, clip_norm=0.1)
+    with pytest.warns(UserWarning, match="is not of one example alone"):
+        clipped_sum(model, made(True), x, y, clip_norm=0.1)
+
+
 @pytest.mark.parametrize(("change", "reason"), [({"mixes": True}, "beside it"), ({"last": "twice"}, "otherwise than")])
 def test_a_model_is_looked_at_again_when_a_flag_of_its_own_changes(change, reason):
     class Flagged(nn.Module):

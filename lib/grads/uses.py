@@ -8,7 +8,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -105,7 +105,7 @@ def _remember(model: nn.Module, loss: Loss, question: str, *, looks: int = LOOKS
 
 
 def _state(model: nn.Module, loss: Loss, question: str) -> Hashable:
-    trained = frozenset(id(parameter) for parameter in model.parameters() if parameter.requires_grad)
+    trained = frozenset(parameter for parameter in model.parameters() if parameter.requires_grad)
     modes = tuple(
         (name, value)
         for layer in model.modules()
@@ -115,14 +115,25 @@ def _state(model: nn.Module, loss: Loss, question: str) -> Hashable:
     return question, _identity(loss), trained, modes
 
 
-def _identity(loss: object) -> Hashable:
-    """Of functions that are made anew for every step the same, if they are; and nothing that keeps a model alive."""
-    if isinstance(loss, partial):
-        return "partial", _identity(loss.func), *map(repr, (loss.args, loss.keywords))
-    if code := getattr(loss, "__code__", None):
-        held = (cell.cell_contents for cell in loss.__closure__ or ())
-        return code, *(value if isinstance(value, bool | int | float | str) else id(value) for value in held)
-    return id(loss)
+def _identity(value: object) -> Hashable:
+    """Of functions that are made anew for every step the same, if they are.
+
+    Of other objects a weak reference: it keeps no model alive, and is not that of a later one in the same place.
+    """
+    if isinstance(value, partial):
+        return "partial", _identity(value.func), _identity(value.args), _identity(tuple(value.keywords.items()))
+    if isinstance(value, tuple):
+        return tuple(map(_identity, value))
+    if code := getattr(value, "__code__", None):
+        held = tuple(cell.cell_contents for cell in value.__closure__ or ())
+        given = (value.__defaults__, getattr(value, "__self__", None))
+        return code, _identity(held), _identity(given), repr(value.__kwdefaults__)
+    try:
+        found = ref(value)
+        hash(found)
+    except TypeError:  # numbers, words, lists
+        return type(value), repr(value)
+    return found
 
 
 def _graph(losses: Tensor) -> tuple[Counter[Tensor], set[Node]]:

@@ -90,6 +90,7 @@ def _other_steps(table: Table, cells: pd.DataFrame) -> list[str]:
 
 
 def _changed_data(cells: pd.DataFrame) -> list[str]:
+    """Rows whose error has the spread of the data in it, too."""
     several = [cell.row for cell in cells.itertuples() if len(cell.data) > 1]
     words = "on data that changed between seeds of a cell (features change where they are pretrained again)"
     return [f"{words}: {', '.join(dict.fromkeys(several))}"] if several else []
