@@ -1,10 +1,9 @@
-"""bc: batch against individual clipping, adaptive layerwise against full-gradient clipping; and both at equal ε."""
+"""bc: batch against individual clipping, adaptive layerwise against full-gradient clipping; its Gaussian DP."""
 
 from collections.abc import Sequence
 
-from lib import accounting, report, tables
-from lib import store as stored
-from lib.claims import MISSING, Claim, Part, Verdict, above, cells, clear, head, limited, told, verdict
+from lib import accounting, tables
+from lib.claims import Claim, Part, Verdict, above, cells, clear, head, limited, told, verdict
 from lib.store import Store
 from lib.tables import Column, Row
 
@@ -15,7 +14,6 @@ FALLING = 0.9  # the column of bc_ic_vs_bc that is bc's main setting: a falling 
 MNIST = {"sampling_prob": 64 / 54_000, "steps": 42_188}  # bc B.1: m = 64, 50 epochs
 DELTAS = (1e-3, 1e-5, 1e-7, 1e-9)
 SAME = 0.005  # relative differences that are rounding
-FACTORS = "BC, multiplication factors"
 BC = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
 Pairs = Sequence[tuple[Row, Row]]
 IC_PAIRS = (
@@ -41,15 +39,16 @@ def _above(
     ``beside``: pairs that bc does not speak of.
     """
     judged = []
-    for ok, text in _told(name, pairs, column, tier, store, margin, of=len(pairs)):
+    for ok, text in pairs_told(name, pairs, column, tier, store, margin, of=len(pairs)):
         ok, why = limited(ok, tier)
         judged.append((ok, text + why))
-    return verdict(judged, beside=_told(name, beside, column, tier, store, margin))
+    return verdict(judged, beside=pairs_told(name, beside, column, tier, store, margin))
 
 
-def _told(
-    name: str, pairs: Pairs, column: Column, tier: str, store: Store, margin: float, *, of: int = 1
+def pairs_told(
+    name: str, pairs: Pairs, column: Column, tier: str, store: Store, margin: float = 0.0, *, of: int = 1
 ) -> list[Part]:
+    """For each pair: whether the first row is ``margin`` points above the second, and the evidence."""
     found, parts = cells(name, tier, store), []
     for better, worse in pairs:
         one, other = found[better, column], found[worse, column]
@@ -82,7 +81,7 @@ def _about_five(tier: str, store: Store) -> Verdict:
         apart = clear(off - ABOUT, one, other)
         ok, why = limited(off <= ABOUT, tier) if apart else (None, f" (not told apart from 5 ± {ABOUT:g} points)")
     after = f" after {one['epochs']:g} epochs" if one["n"] else ""
-    beside = _told("bc_batch_norm", [("BN-LeNet-5", "LeNet-5 without BN")], 64, tier, store, 0.0)
+    beside = pairs_told("bc_batch_norm", [("BN-LeNet-5", "LeNet-5 without BN")], 64, tier, store)
     text = f"convnet {told(one)}{after}, convnet without BN {told(other)}{why}"
     return verdict([(ok, text)], beside=beside)
 
@@ -113,28 +112,6 @@ def _guarantee(sigma: float) -> Verdict:
     return verdict(judged, beside=beside)
 
 
-def _no_penalty(tier: str, store: Store) -> Verdict:
-    """Whether one example moves what is clipped with multiplication factors by no more than one full clip, in units of
-    its noise, and at the same ε that noise is no larger; layerwise both are √L times as much."""
-    table = tables.load("bc_equal_epsilon")
-    moved = {row: found["multiple"] for row, found in stored.audit("batch_clipping").items()}
-    others = f"by {moved['BC']:.2f} with one full clip, by {moved['BC, ALC']:.2f} layer by layer"
-    text = (
-        f"one replaced example moves the clipped sum, in units of the noise at z = 1, by {moved[FACTORS]:.2f} with "
-        f"multiplication factors, where 2 is allowed, {others}"
-    )
-    parts = [(moved[FACTORS] <= 2 * (1 + SAME), text)]
-    for column in table.columns:
-        found = [next(report.records(table, row, column, tier, store), None) for row in ("BC", FACTORS, "BC, ALC")]
-        if None in found:
-            parts.append((None, f"{head(table.name, column)}: {MISSING}"))
-            continue
-        full, factors, layers = (record["privacy"]["noise_multiplier"] for record in found)
-        text = f"{factors / full:.2f} times the noise of one full clip, layer by layer {layers / full:.2f} times"
-        parts.append((factors <= full * (1 + SAME), f"{head(table.name, column)}: with multiplication factors {text}"))
-    return verdict(parts)
-
-
 def _layerwise(tier: str, store: Store) -> Verdict:
     """bc A.4 speaks of resnet-18; the smaller networks are told beside it."""
     name = "bc_alc_vs_fgc"
@@ -142,15 +119,6 @@ def _layerwise(tier: str, store: Store) -> Verdict:
     pairs = [(f"{network}, ALC", f"{network}, FGC, same {what}") for network in networks for what in "σε"]
     of_bc = [pair for pair in pairs if pair[0].startswith("resnet-18")]
     return _above(name, of_bc, 64, tier, store, beside=[pair for pair in pairs if pair not in of_bc])
-
-
-def _at_equal_epsilon(pairs: Pairs, tier: str, store: Store, *, beside: Pairs = ()) -> Verdict:
-    name, columns = "bc_equal_epsilon", tables.load("bc_equal_epsilon").columns
-    judged, others = (
-        [part for c in columns for part in _told(name, some, c, tier, store, 0.0, of=len(pairs) * len(columns))]
-        for some in (pairs, beside)
-    )
-    return verdict(judged, beside=others)
 
 
 CLAIMS = (
@@ -197,53 +165,5 @@ CLAIMS = (
         source="bc B.1",
         table="bc_noise",
         judge=lambda tier, store: _guarantee(1.5),
-    ),
-    Claim(
-        name="Multiplication factors cost no √L",
-        says="we have the original DP guarantee without √L penalty",
-        source="bc B.2, not run there",
-        table="bc_equal_epsilon",
-        judge=_no_penalty,
-        headline=True,
-    ),
-    Claim(
-        name="MNIST at equal ε: batch clipping against individual clipping",
-        asks="whether BC, which bc prefers, is more accurate than IC at the same ε, each in the batches that suit it",
-        source="after bc section 1",
-        table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon(
-            [("BC, batches of 64", "IC without BN"), ("BC without BN, batches of 64", "IC without BN")],
-            *(tier, store),
-            beside=[("BC", "IC without BN"), ("BC without BN", "IC without BN")],
-        ),
-        headline=True,
-    ),
-    Claim(
-        name="MNIST at equal ε: layerwise against full-gradient clipping",
-        asks="whether layerwise clipping, which bc prefers, is more accurate although it costs √L",
-        source="after bc A.4",
-        table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon([("BC, ALC", "BC")], tier, store),
-    ),
-    Claim(
-        name="MNIST at equal ε: four groups against single layers",
-        says="it is advantageous to group layers that have similar clipping constant",
-        source="bc B.2, not run there",
-        table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon([("BC, ALC, four groups", "BC, ALC")], tier, store),
-    ),
-    Claim(
-        name="MNIST at equal ε: multiplication factors against layerwise clipping",
-        asks="whether one clip of the scaled gradient is more accurate than a clip for each layer",
-        source="after bc B.2",
-        table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon([(FACTORS, "BC, ALC")], tier, store),
-    ),
-    Claim(
-        name="MNIST at equal ε: fixing converged weights",
-        asks="whether BC is more accurate where converged weights are fixed",
-        source="after bc 3.4",
-        table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon([("BC, converged weights fixed", "BC")], tier, store),
     ),
 )

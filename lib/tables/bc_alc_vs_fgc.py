@@ -34,4 +34,5 @@ TABLE = Table(
     columns=_bc.BATCH_SIZES[:1],
     printed={("resnet-18, ALC", 64): Printed(66.66), ("resnet-18, FGC, same σ", 64): Printed(46.35)},
     cell=cell,
+    notes=_bc.NOTES,
 )

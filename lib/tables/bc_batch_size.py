@@ -35,4 +35,5 @@ TABLE = Table(
         ("BN-LeNet-5, σ = 2.5, C = .2", 1024): Printed(45.11),
     },
     cell=cell,
+    notes=_bc.NOTES,
 )

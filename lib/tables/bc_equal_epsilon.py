@@ -3,7 +3,8 @@
 The noise of each comes from ε by privacy loss distributions, δ = 1e-5, replace-one, batches of 512 without replacement,
 which suit individual clipping, and for batch clipping 64, too, with which bc finds it best: eight times the steps.  The
 step size of each is searched on validation examples.  C is so small that nearly every vector is clipped; then
-only the product of C and η matters, and that is searched.  Falling linearly to 0, step sizes need no factor per epoch.
+only the product of C and η matters, and that is searched (Zhang's clip norms, which are the layers' expected ones, know
+no C).  Falling linearly to 0, step sizes need no factor per epoch.
 """
 
 from typing import Any
@@ -15,6 +16,7 @@ BN, PLAIN = "BN-LeNet-5", "LeNet-5 without BN"
 IC, FGC, GROUPS = {"individual": True}, {"layerwise": False}, {"layers": "four_groups"}
 SMALL = {"batch_size": 64}
 FACTORS = {"adaptive_clipping": "multiplication_factors"}
+ZHANG = {"adaptive_clipping": "zhang", "clip_norm": 1.0}
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "IC without BN": (PLAIN, IC | FGC),
     "IC without BN, ALC": (PLAIN, IC),
@@ -22,6 +24,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "BC": (BN, FGC),
     "BC, batches of 64": (BN, FGC | SMALL),
     "BC, ALC": (BN, {}),
+    "BC, Zhang's ALC": (BN, ZHANG),
     "BC, ALC, four groups": (BN, GROUPS),
     "BC, multiplication factors": (BN, FACTORS),
     "BC, converged weights fixed": (BN, FGC | {"fix_converged": "epoch"}),
@@ -47,8 +50,8 @@ def _run(row: str, epsilon: float, tier: str, *, lr: float, **settings: Any) -> 
     step = lr if "individual" in changes else lr / 10  # a BC update has m times the noise of an IC update
     settings |= {"epsilon": epsilon, "accountant": "pld", "lr": step, "lr_schedule": "linear", "lr_decay": 1.0}
     settings |= {"augmentation": "crop"}  # digits are not mirrored
-    settings |= {"batch_size": SIZES[tier][0]} | changes
-    return _bc.private(network, tier, sigma=None, clip_norm=0.1, **settings)
+    settings |= {"batch_size": SIZES[tier][0], "clip_norm": 0.1} | changes
+    return _bc.private(network, tier, sigma=None, **settings)
 
 
 TABLE = Table(

@@ -59,4 +59,5 @@ TABLE = Table(
         (WITHOUT_BN_BC[0], 1.0): Printed(40.0),  # "the best test accuracy close to 40%"
     },
     cell=cell,
+    notes=_bc.NOTES,
 )

@@ -37,4 +37,5 @@ TABLE = Table(
         ("BN-LeNet-5, C = .2", 5.0): Printed(50.38),
     },
     cell=cell,
+    notes=_bc.NOTES,
 )

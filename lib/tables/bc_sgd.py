@@ -24,4 +24,5 @@ TABLE = Table(
         ("convnet", 1024): Printed(61.19),
     },
     cell=cell,
+    notes=_bc.NOTES,
 )
