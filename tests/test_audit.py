@@ -20,7 +20,7 @@ from lib.train import Training
 LOSS = partial(F.cross_entropy, reduction="none")
 C, BATCH, PUBLIC, K = 0.7, 12, 6, 3
 ROUNDING = 1e-5
-SEEDS = range(3)
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))]  # of two networks each
 
 
 def dense(norm: str, activation: type[nn.Module]) -> nn.Module:

@@ -117,17 +117,35 @@ NARROW = [name for name in registry.names("models") if name.endswith("_narrow")]
 INPUTS |= dict.fromkeys(NARROW, (3, 32, 32))
 
 
-@pytest.mark.parametrize("name", [name for name in registry.names("models") if f"{name}_narrow" not in NARROW])
-@pytest.mark.parametrize("norm", ["none", "layer"])
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_every_model(name, norm, noise):
+MODELS = [name for name in registry.names("models") if f"{name}_narrow" not in NARROW]
+NORMS = {name: ("none", "layer", *(["group_without_affine"] if name != "bilstm" else [])) for name in MODELS}
+
+
+def built(name: str, norm: str, noise: float) -> nn.Module:
     torch.manual_seed(0)
     model = models.build(name, norm=norm, features=7 if name == "bilstm" else None)
     set_weight_noise(model, noise)
-    x = torch.rand(3, *INPUTS.get(name, (1, 28, 28)))
+    return model
+
+
+@pytest.mark.parametrize(("name", "norm"), [(name, norm) for name in MODELS for norm in NORMS[name]])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_every_model(name, norm, noise):
+    model, x = built(name, norm, noise), torch.rand(3, *INPUTS.get(name, (1, 28, 28)))
     if name == "bilstm":
         x[1, 3:] = 0.0  # padding
     check(model, x, classes(3), microbatch_size=2)
+
+
+@pytest.mark.parametrize(("name", "norm"), [(name, norm) for name in MODELS for norm in NORMS[name]])
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_every_model_without_any_example(name, norm, implementation):
+    model, x = built(name, norm, 0.1), torch.rand(0, *INPUTS.get(name, (1, 28, 28)))
+    total, norms = clipped_sum(model, LOSS, x, classes(0), clip_norm=1.0, implementation=implementation)
+    assert norms.shape == (0,)
+    assert {n: (value.shape, value.any().item()) for n, value in total.items()} == {
+        n: (parameter.shape, False) for n, parameter in model.named_parameters()
+    }
 
 
 @pytest.mark.parametrize("name", ["resnet18_narrow", "vgg16_narrow"])
@@ -143,6 +161,15 @@ def test_batch_norm_of_a_batch_of_one_and_with_fixed_statistics(name, norm):
     model, x = models.build(name, norm=norm), torch.rand(6, *INPUTS.get(name, (1, 28, 28)))
     model(torch.rand(20, *x.shape[1:]))  # running averages that are not 0 and 1
     check(model.eval(), x, classes(6), microbatch_size=4)
+
+
+def test_sums_are_contiguous_whatever_the_images_are():
+    x = torch.rand(20, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    for name in ("convnet", "resnet18_narrow", "tf_tutorial"):
+        model, images = models.build(name), x if name != "tf_tutorial" else x[:, :, :24, :24]
+        for implementation in IMPLEMENTATIONS:
+            total, _ = clipped_sum(model, LOSS, images, classes(20), clip_norm=1.0, implementation=implementation)
+            assert all(value.is_contiguous() for value in total.values())
 
 
 class TestGroups:

@@ -1,6 +1,7 @@
 """What the fast gradients do not know of goes to the reference: weights used elsewhere, rows of several examples."""
 
 import copy
+import warnings
 from functools import partial
 
 import pytest
@@ -323,6 +324,15 @@ def goes_to_the_reference(model: nn.Module, x: Tensor, y: Tensor) -> str:
         total = {name: value - alone[name] for name, value in total.items()}
     assert max(value.abs().max() for value in total.values()) < 1e-6
     return str(warned[0].message).partition(";")[0]
+
+
+def test_a_loop_is_told_once():
+    model, x = Positions(), torch.randn(6, 6, 4, generator=torch.Generator().manual_seed(0))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")  # Python's own: once for every line
+        for _ in range(3):
+            clipped_sum(model, LOSS, x, classes(6), clip_norm=0.1, microbatch_size=2)
+    assert len(told) == 1
 
 
 class Residual(nn.Module):

@@ -120,6 +120,15 @@ def test_an_impossible_noise_is_refused(std):
         set_weight_noise(NoisyLinear(2, 2), std)
 
 
+def lstm_gradients_are_its_twins(layer: NoisyLSTM, twin: nn.LSTM) -> None:
+    of_twin = {name: parameter.grad for name, parameter in twin.named_parameters()}
+    for maps, name in ((layer.input, "ih"), (layer.hidden, "hh")):
+        for linear, way in zip(maps, ("", "_reverse"), strict=False):
+            for kind, parameter in linear.named_parameters():
+                torch.testing.assert_close(parameter.grad, of_twin.pop(f"{kind}_{name}_l0{way}"))
+    assert not of_twin
+
+
 @given(batch=st.integers(0, 3), steps=st.integers(1, 5), features=sizes, hidden=sizes, both=st.booleans())
 @settings(deadline=None, max_examples=20, derandomize=True)
 def test_lstm_without_noise_is_its_twin(batch, steps, features, hidden, both):
@@ -132,7 +141,7 @@ def test_lstm_without_noise_is_its_twin(batch, steps, features, hidden, both):
     torch.testing.assert_close(ours, theirs)
     ours.square().sum().backward(), theirs.square().sum().backward()
     torch.testing.assert_close(inputs[0].grad, inputs[1].grad)
-    torch.testing.assert_close(layer.hidden[0].weight.grad, twin.weight_hh_l0.grad)
+    lstm_gradients_are_its_twins(layer, twin)
 
 
 @given(steps=st.integers(1, 6), features=sizes, hidden=sizes, both=st.booleans(), data=st.data())
@@ -143,15 +152,20 @@ def test_lstm_does_not_see_the_padding(steps, features, hidden, both, data):
     layer = NoisyLSTM(features, hidden, bidirectional=both).double()
     layer.load_torch(twin)
     x = torch.randn(len(lengths), steps, features, dtype=torch.float64)
+    weights = torch.randn(len(lengths), steps, hidden * (1 + both), dtype=torch.float64)
     packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     output, (last, _) = twin(packed)
     output, _ = nn.utils.rnn.pad_packed_sequence(output, batch_first=True)
     ours = layer(x, lengths)
     for row, length in enumerate(lengths):
         torch.testing.assert_close(ours[row, :length], output[row, :length])
+        weights[row, length:] = 0.0  # there torch has no output, and ours the last state
     torch.testing.assert_close(ours[:, -1, :hidden], last[0])
     if both:
         torch.testing.assert_close(ours[:, 0, hidden:], last[1])
+    seen = weights[:, : output.shape[1]]  # torch pads to the longest
+    (ours[:, : output.shape[1]] * seen).sum().backward(), (output * seen).sum().backward()
+    lstm_gradients_are_its_twins(layer, twin)
 
 
 def test_lstm_is_normalised_after_both_maps():

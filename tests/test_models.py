@@ -248,14 +248,25 @@ def test_other_networks_have_their_norm_layers_as_designed(name):
         models.build(name, last_norm="moved")
 
 
-def test_the_papers_parameter_counts():
-    """11.17 million in ResNet-18 and 6.57 in davidcpage's network, as they are known."""
+@pytest.mark.parametrize(
+    ("name", "settings", "parameters"),
+    [
+        ("resnet18", {"norm": "batch"}, 11_173_962),  # 11.17 million, as it is known
+        ("resnet18", {"norm": "batch", "last_norm": "removed"}, 11_173_962 - 2 * 512),  # v2's -mod
+        ("resnet18", {"norm": "batch", "last_norm": "added"}, 11_173_962 + 2 * 10),  # v2's BN-
+        ("vgg16", {"norm": "batch"}, 20_040_522),
+        ("vgg16", {"norm": "batch", "last_norm": "removed"}, 20_040_522 - 2 * 512),
+        ("vgg16", {"norm": "batch", "last_norm": "added"}, 20_040_522 + 2 * 10),
+        ("fast_cifar", {"norm": "batch"}, 6_573_120),  # davidcpage's network
+        ("light_vgg", {"norm": "batch"}, 2_466_122),
+        ("tf_tutorial", {"norm": "batch"}, PARAMETERS["tf_tutorial"] + 2 * (64 + 64 + 384 + 384)),
+        ("bilstm", {"norm": "layer", "features": 100}, PARAMETERS["bilstm"] + 2 * (4 * 128 + 10)),  # v2's LN-
+        ("bilstm", {"norm": "none", "features": 50}, PARAMETERS["bilstm"] - 2 * 50 * 128),
+    ],
+)
+def test_parameter_counts_with_norm_layers(name, settings, parameters):
     with torch.device("meta"):
-        counts = {
-            name: sum(p.numel() for p in models.build(name, norm="batch").parameters())
-            for name in ("resnet18", "fast_cifar")
-        }
-    assert counts == {"resnet18": 11_173_962, "fast_cifar": 6_573_120}
+        assert sum(p.numel() for p in models.build(name, **settings).parameters()) == parameters
 
 
 def test_fast_cifar_adds_its_pairs_to_what_they_are_given():

@@ -43,7 +43,8 @@ SMALL = Table(
 )
 
 PRETRAINED = {"pretrained_on": "cifar100", "pretraining_epochs": 1}
-OF_WORK = {"table": "small", "threads": 1, "silent": 60.0, "precision": "float32"}  # all but where, and how long
+# All that a worker is told but where, and how long.
+OF_WORK = {"table": "small", "threads": 1, "silent": 60.0, "precision": "float32", "spread": True}
 
 
 def go(tmp_path, table=SMALL, **how) -> sweep.Sweep:
@@ -286,6 +287,29 @@ def test_workers_train_in_the_precision_that_is_asked_with_a_warning_where_it_is
         go(tmp_path, precision="bfloat16")
     records = [record for _, record in Store(tmp_path / "results").filed()]
     assert {record["env"]["flags"]["precision"] for record in records} == {"bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "name", "spread", "device"),
+    [
+        (4, "LokyProcess-3", True, "cuda:3"),
+        (4, "LokyProcess-6", True, "cuda:2"),
+        (4, "7", True, "cuda:3"),  # of a cluster of dask that the sweep has started
+        (4, "MainProcess", True, None),
+        (1, "LokyProcess-3", True, None),
+        (0, "LokyProcess-3", True, None),
+        (4, "3", False, None),  # of dask-cuda, which has put this worker's own first
+        (4, "tcp://127.0.0.1:40001", False, None),
+    ],
+)
+def test_each_worker_has_a_gpu_of_its_own(gpus, name, spread, device, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(_work, "_name", lambda: name)
+    monkeypatch.setattr(_work, "train_together", lambda runs, *, device, **_: seen.append(device) or [{}])
+    how = OF_WORK | {"root": tmp_path, "deadline": None, "spread": spread}
+    _work.work((make_run(),), **how)
+    assert seen == [device and torch.device(device)]
 
 
 class TestTogether:

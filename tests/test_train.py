@@ -2,13 +2,14 @@
 
 import time
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 import torch
 import torch.nn.functional as F
 from conftest import make_run
 
-from lib import data, pca
+from lib import data, pca, registry
 from lib.data import Dataset, as_input, text
 from lib.generators import generator
 from lib.layers import NoisyLinear
@@ -43,6 +44,46 @@ def test_the_same_run_gives_the_same_record_and_another_seed_another():
     torch.manual_seed(99)  # the global generator has no part in it
     assert without_env(train(run)) == first
     assert train(replace(run, seed=1))["history"] != first["history"]
+
+
+CROPS = {"dataset": "digits_rgb", "model": "convnet", "augmentation": "crop_and_flip", "optimizer": "sgd"}
+PRIVATE = CROPS | {"clip_norm": 1.0, "noise_multiplier": 0.1, "sampler": "poisson", "momentum": 0.5}
+MINI_SETS = PRIVATE | {"sampler": "without_replacement", "neighbouring_relation": "replace_one", "mini_set_size": 64}
+LAYERWISE = {"public_examples": 100, "gradient_norm_examples": 50, "layers": "tensors"}
+OF_METHODS = {
+    "non_private": [CROPS, CROPS | {"optimizer": "adam"}, CROPS | {"weight_noise_std": 0.01, "norm": "batch"}],
+    "noisy_sgd": [CROPS | {"gradient_noise_std": 0.01}],
+    "dpsgd": [PRIVATE, PRIVATE | {"clipped": "layer"}, PRIVATE | {"optimizer": "adam", "momentum": 0.0}],
+    "si_dpsgd": [PRIVATE, PRIVATE | {"momentum": 0.0}],
+    "correlated_noise": [PRIVATE | {"noise_power": 0.5, "noise_bands": 3}],
+    "batch_clipping": [MINI_SETS, MINI_SETS | {"mini_set_size": 1}],
+    "adaptive_layerwise": [MINI_SETS | LAYERWISE, MINI_SETS | LAYERWISE | {"mini_set_size": 1}],
+}
+
+
+def test_every_method_has_its_steps_tested():
+    assert set(OF_METHODS) == set(registry.names("methods"))
+
+
+@pytest.mark.parametrize(
+    "run", [make_run(method=method, **how) for method, several in OF_METHODS.items() for how in several], ids=str
+)
+def test_every_entry_of_a_gradient_moves_its_own_weight(run):
+    """Also where the images have their channels last, and with them a convolution's gradients: fused steps are those of
+    torch's slow ones."""
+    ends = []
+    for fused in (True, False):
+        training = Training(run, torch.device("cpu"))
+        training.attach()
+        for group in training.optimizer.param_groups:
+            group["fused"] = fused
+        with training.epoch() as batches:
+            for batch in islice(batches, 2):
+                x, y = training.examples(batch)
+                assert x.is_contiguous(memory_format=torch.channels_last)
+                training.advance(training.method.backward(training.model, x, y, training.step))
+        ends.append(dict(training.model.named_parameters()))
+    torch.testing.assert_close(*ends)
 
 
 NOISY = {"weight_noise_std": 0.1}

@@ -53,7 +53,7 @@ class Convolution:
             nn.grad.conv2d_weight(x, layer.weight.shape, g * scale, **how)
             for x, g in zip(inputs, self.gradients, strict=True)
         ]
-        return sum(others, total)
+        return sum(others, total).contiguous()  # as the weight is, which those of images with channels last are not
 
     def _by_products(self, part: slice) -> Tensor:
         """‖g_i‖² from the inner products of the patches and those of the outputs; of one call."""

@@ -89,6 +89,7 @@ def run(
         return list({asked.id: asked for asked in stage(table, plan, store) if asked not in store}.values())
 
     how = {"threads": threads, "silent": silent, "deadline": deadline, "precision": plan.precision}
+    how["spread"] = plan.scheduler is None
     call = partial(work, table=table.name, root=root, **how)
 
     def outcomes(runs: list[Run]) -> Iterator[tuple[Run, str]]:

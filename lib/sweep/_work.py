@@ -50,8 +50,11 @@ def work(
     silent: float,
     deadline: float | None,
     precision: str,
+    spread: bool,
 ) -> list[tuple[Run, str]]:
     """Train the runs of ``share`` and store them, but those that somebody else does or did.
+
+    ``spread``: over the GPUs of this machine, as no cluster has given each worker its own.
 
     Returns with each run one of the words above, or what went wrong: a raised error would end the whole sweep.
     """
@@ -67,7 +70,7 @@ def work(
         for run in [run for run in leases if run in stored]:
             remove(_checkpoint(root, run))
             leases.pop(run).release()
-        how = {"device": _device(), "deadline": deadline, "precision": precision}
+        how = {"device": _device() if spread else None, "deadline": deadline, "precision": precision}
         with environment.set_up(threads):  # a sequential backend works in the process that asked
             outcomes = _trained(list(leases.items()), table, root, how)
         return [(run, outcomes.get(run, ELSEWHERE)) for run in share]
@@ -127,7 +130,10 @@ def _words(run: Run, error: Exception) -> str:
 
 
 def _device() -> torch.device | None:
-    """Each worker has a GPU of its own where there are several: its number is in its name, as in LokyProcess-3."""
+    """One of several GPUs, by the number in this worker's name, as in LokyProcess-3; None: the first there is, or none.
+
+    A cluster's own workers are not asked: what they see is theirs, and dask-cuda has each see all, its own first.
+    """
     count = torch.cuda.device_count()
     number = _name().rpartition("-")[2]
     return torch.device("cuda", int(number) % count) if count > 1 and number.isdigit() else None

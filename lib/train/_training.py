@@ -15,7 +15,7 @@ from lib import environment, methods, store
 from lib.generators import generator
 from lib.layers import held_noise
 from lib.run import Run
-from lib.train._start import Data, dataset_of, model_of, optimizer_of, preprocessing_of
+from lib.train._start import Data, dataset_of, lay_out_gradients, model_of, optimizer_of, preprocessing_of
 from lib.train.checkpoint import CheckpointError
 from lib.train.evaluation import evaluate, set_noise
 
@@ -136,6 +136,7 @@ class Training:
     def advance(self, loss: Tensor | None) -> None:
         """The second half of a step, after the method's backward pass, whose mean loss is ``loss``."""
         self._losses.append(loss)
+        lay_out_gradients(self.model)
         self.method.update(self.model, self.optimizer)
         self.schedule.step()
         self.step += 1
