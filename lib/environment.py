@@ -107,6 +107,7 @@ def give_back_memory() -> None:
 def reset_peak_memory(device: torch.device) -> None:
     """Count the GPU's peak memory from here on; the CPU's cannot be reset."""
     if device.type == "cuda":
+        torch.cuda.init()  # which a device with a number does not do by itself
         torch.cuda.reset_peak_memory_stats(device)
 
 

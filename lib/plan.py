@@ -23,8 +23,8 @@ class Plan:
     n_jobs     workers, on this machine; None is one per GPU or, without any, per core, and one of backend sequential.
                Cores are those this process may use: fewer in a container, in a cluster's job or under ``taskset``, and
                no more than ``LOKY_MAX_CPU_COUNT`` in the environment.  The workers share them
-    together   runs that a worker trains at once, if they are alike; None is 64 on a GPU, less where memory is too
-               small, and 1 on a CPU, which is not faster with more
+    together   runs that a worker trains at once, if they are alike; None is 64 where this machine has a GPU, less
+               where its memory is too small, and 1 on a CPU, which is not faster with more
     precision  float32 | bfloat16: mixed precision, see :func:`lib.train.train_together`; recorded, not a setting
     =========  ============================================================================
 

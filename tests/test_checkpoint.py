@@ -155,7 +155,7 @@ def test_the_header_is_readable(half_done):
     run, path = half_done
     header = json.loads(path.read_bytes().partition(b"\n")[0])
     assert header["run"] == run.id
-    assert header["device"] == "cpu"
+    assert header["device"] == (torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu")
 
 
 def test_two_who_write_one_checkpoint_leave_a_whole_one(tmp_path, monkeypatch):

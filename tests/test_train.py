@@ -204,9 +204,9 @@ def test_a_tuning_run_never_looks_at_the_test_set(monkeypatch):
     digits = data.load("digits")
     spoilt = replace(digits, test_inputs=torch.zeros_like(digits.test_inputs), test_labels=digits.test_labels.flip(0))
     run = make_run(epochs=1, validation_examples=297)
-    honest = without_env(train(run))
+    honest = without_env(train(run, device="cpu"))  # where the spoilt ones are
     monkeypatch.setattr(data, "load", lambda *_, **__: spoilt)
-    assert without_env(train(run)) == honest
+    assert without_env(train(run, device="cpu")) == honest
     assert list(honest["metrics"]) == ["validation_accuracy"]
 
 

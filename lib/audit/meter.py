@@ -161,7 +161,8 @@ class _Meter:
     def _step(self, x: Tensor, y: Tensor, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """On a copy of the model, and so of generators that its layers have, all of which begin anew."""
         model = copy.deepcopy(self.model)
-        with torch.random.fork_rng():
+        devices = {value.device for value in (x, *model.state_dict().values()) if value.device.type == "cuda"}
+        with torch.random.fork_rng(devices):
             torch.manual_seed(seed)
             for layer in model.modules():
                 if isinstance(getattr(layer, "generator", None), torch.Generator):

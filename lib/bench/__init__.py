@@ -110,6 +110,7 @@ def run(names: list[str] | None = None) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     benches = {name: registry.load("bench", name) for name in names or registry.names("bench")}
     check_writable(BENCHMARKS)
+    environment.full_precision()  # as in training
     for name, bench in benches.items():
         started, clock = datetime.now(UTC), time.perf_counter()
         results = bench.measure(device)

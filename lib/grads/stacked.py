@@ -47,8 +47,7 @@ def mean_gradients(model: nn.Module, loss: Loss, values: Values, x: Tensor, y: T
         outputs = vmap(lambda of_one, x: functional_call(model, of_one, (x,)))(values, x)
     losses = loss(outputs.flatten(0, 1), y.flatten()).view(y.shape).mean(1)
     gradients = torch.autograd.grad(losses.sum(), trained.values())
-    # Laid out as the parameters are: a fused optimiser takes that for granted.
-    return losses.detach(), {name: g.contiguous() for name, g in zip(trained, gradients, strict=True)}
+    return losses.detach(), dict(zip(trained, gradients, strict=True))
 
 
 def clipped_sums(

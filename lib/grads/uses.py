@@ -81,6 +81,8 @@ def across(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, l
     others_alike = by_example[:1].expand_as(by_example)
     try:
         first, changed = (loss(_outputs(model, of.flatten(0, 1)), y)[0] for of in (by_example, others_alike))
+    except torch.OutOfMemoryError:
+        raise  # the reference would need more
     except RuntimeError as error:
         return f"its examples cannot be tried out on a copy ({error})"
     if not torch.isclose(first, changed, rtol=1e-3, atol=1e-5, equal_nan=True):

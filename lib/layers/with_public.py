@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from lib.layers.public_batch_norm import PublicBatchNorm, Rows
 
 STATISTICS = ("mixed", "per_example", "public")
-CHUNK = {"cpu": 512, "cuda": 65_536}  # rows in one pass without gradients; time and memory only
+CHUNK = {"cpu": 512, "cuda": 8192}  # rows in one pass without gradients; time and memory only
 
 
 class WithPublic(nn.Module):

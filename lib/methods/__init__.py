@@ -86,6 +86,7 @@ class Method(ABC):
 
     def update(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Change the parameters."""
+        _lay_out_gradients(model)
         optimizer.step()
 
     def tested(self, model: nn.Module) -> AbstractContextManager[None]:
@@ -95,6 +96,18 @@ class Method(ABC):
     @abstractmethod
     def privacy(self) -> dict[str, Any]:
         """The record's privacy block: what is claimed, proven and audited."""
+
+
+def _lay_out_gradients(model: nn.Module) -> None:
+    """Have every gradient lie in memory as its parameter does.
+
+    torch's fused steps go through both in the order of memory, and on a CPU do not look whether that is one order: of
+    a convolution of images with channels last, the gradient's entries would be added to other weights than their own.
+    """
+    for parameter in model.parameters():
+        gradient = parameter.grad
+        if gradient is not None and gradient.stride() != parameter.stride():
+            parameter.grad = torch.empty_like(parameter).copy_(gradient)
 
 
 def build(run: Run, examples: int, model: nn.Module) -> Method:

@@ -51,7 +51,7 @@ class SIDPSGD(DPSGD):
     def update(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         parameters = _trained(model)
         _set(parameters, self._means)
-        optimizer.step()
+        super().update(model, optimizer)
         self._means = [parameter.clone() for parameter in parameters]
         self._noise_weights(model, optimizer.param_groups[0]["lr"] * self._std / self.run.batch_size)
 

@@ -89,24 +89,12 @@ def model_of(run: Run, dataset: Dataset, public: methods.Public | None) -> nn.Mo
 
 
 def optimizer_of(method: methods.Method, model: nn.Module) -> tuple[torch.optim.Optimizer, LambdaLR]:
-    """What turns the method's gradients, once they are laid out, into updates; and its step sizes."""
+    """What turns the method's gradients into updates, and its step sizes."""
     run = method.run
     momentum = {"momentum": run.momentum} if run.optimizer == "sgd" else {}
     kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[run.optimizer]
     optimizer = kind(model.parameters(), lr=run.lr, fused=True, **momentum)
     return optimizer, LambdaLR(optimizer, method.lr_factor)
-
-
-def lay_out_gradients(model: nn.Module) -> None:
-    """Have every gradient lie in memory as its parameter does.
-
-    torch's fused steps go through both in the order of memory, and on a CPU do not look whether that is one order: of
-    a convolution of images with channels last, the gradient's entries would be added to other weights than their own.
-    """
-    for parameter in model.parameters():
-        gradient = parameter.grad
-        if gradient is not None and gradient.stride() != parameter.stride():
-            parameter.grad = torch.empty_like(parameter).copy_(gradient)
 
 
 def _set_projection(model: nn.Module, run: Run, dataset: Dataset) -> None:

@@ -15,7 +15,7 @@ from lib import environment, methods, store
 from lib.generators import generator
 from lib.layers import held_noise
 from lib.run import Run
-from lib.train._start import Data, dataset_of, lay_out_gradients, model_of, optimizer_of, preprocessing_of
+from lib.train._start import Data, dataset_of, model_of, optimizer_of, preprocessing_of
 from lib.train.checkpoint import CheckpointError
 from lib.train.evaluation import evaluate, set_noise
 
@@ -71,6 +71,8 @@ class Training:
         x = preprocessing_of(self.run, self._dataset).testing(self._dataset.train_inputs[:1])
         try:
             self.model.eval()(x)
+        except torch.OutOfMemoryError:
+            raise  # for which the model is not to blame
         except RuntimeError as error:
             shape, run = tuple(x.shape[1:]), self.run
             made = f"what {run.augmentation!r} makes of {run.dataset!r}"
@@ -105,7 +107,8 @@ class Training:
     def epoch(self) -> Iterator[Iterator[Tensor]]:
         """Inside, the batches of the steps that this epoch still has; :meth:`advance` after each.
 
-        The mean loss, and the sizes of Poisson batches, are the epoch's only copies from the device.
+        The mean loss and the sizes of Poisson batches are the epoch's only copies from the device; but a method that
+        clips asks in every microbatch whether all its gradients are finite.
         """
         run, model, draws = self.run, self.model, self.generators["weight noise"]
         whole_epoch = run.weight_noise_draw == "epoch"
@@ -136,7 +139,6 @@ class Training:
     def advance(self, loss: Tensor | None) -> None:
         """The second half of a step, after the method's backward pass, whose mean loss is ``loss``."""
         self._losses.append(loss)
-        lay_out_gradients(self.model)
         self.method.update(self.model, self.optimizer)
         self.schedule.step()
         self.step += 1

@@ -55,8 +55,13 @@ class Checkpoint:
                 f"{self.path}: expected a checkpoint with {found.expected}; got {found.got}; "
                 "move it away to train this run from the start"
             ) from found
-        # As it was: on the GPU where it began, if there are several, which is where its generators draw.
-        return torch.load(io.BytesIO(payload), weights_only=False)
+        try:  # as it was: on the GPU where it began, if there are several, which is where its generators draw
+            return torch.load(io.BytesIO(payload), weights_only=False)
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"{self.path}: expected the device on which it was made; move it away to train this run from the "
+                f"start: {error}"
+            ) from error
 
     def save_if_due(self, training: Any) -> None:
         """:meth:`save`, if the last was :data:`EVERY` seconds ago."""
