@@ -197,7 +197,9 @@ def test_provenance_counts_runs_by_commit(fill, tmp_path):
     searched = len(
         {run.id for cell in TABLE.cells for run in tuning.runs(TABLE, *cell, "cpu", Store(tmp_path / "empty"))}
     )
-    assert text.startswith(f"provenance: {2 * 36} runs and {searched} of the search; a made-up CPU; commits unknown (")
+    hours = [count * 2 / 3600 for count in (2 * 36, searched)]  # a second on two cores each
+    runs = f"{2 * 36} runs ({hours[0]:.1f} core hours) and {searched} of the search ({hours[1]:.1f})"
+    assert text.startswith(f"provenance: {runs}; a made-up CPU; commits unknown (")
     assert report.provenance(TABLE, "cpu", Store(tmp_path / "empty")) == "provenance: nothing stored yet"
 
 

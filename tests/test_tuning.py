@@ -123,7 +123,7 @@ def test_what_a_choice_rests_on_are_all_seeds_of_a_point_beyond_the_grid(tmp_pat
     assert found.loc[9.0, ["n", "accuracy"]].tolist() == [3, 78.0]
     assert found.loc[9.0, "epochs"] == 3 * beyond.epochs == 3 * found.loc[3.0, "epochs"]
     assert found["accuracy"].idxmax() == tuning.chosen(TABLE, *CELL, "cpu", store)["lr"] == 3.0
-    assert "0 runs and 11 of the search" in report.provenance(TABLE, "cpu", store)
+    assert "0 runs (0.0 core hours) and 11 of the search (0.0);" in report.provenance(TABLE, "cpu", store)
 
 
 def test_stored_and_missing_add_up(tmp_path, fill):

@@ -1,15 +1,17 @@
 """Where the numbers of a table come from: how many runs, on what, by which code."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from lib import tuning
 from lib.report.frames import records
-from lib.store import Store
+from lib.store import Record, Store
 from lib.tables import Table
 
 
 def provenance(table: Table, tier: str, store: Store) -> str:
-    """``12 runs and 4 of the search; x86_64 CPU, torch 2.15; commits 1a2b3c4 (10), … `` of the stored records."""
+    """``12 runs (1.5 core hours) and 4 of the search (0.3); x86_64 CPU, torch 2.15; commits 1a2b3c4 (10), … `` of the
+    stored records."""
     final = {record["id"]: record for cell in table.cells for record in records(table, *cell, tier, store)}
     points = ((*cell, tier, store, p) for cell in table.cells for p in tuning.points(table, *cell, tier, store))
     search = {record["id"]: record for point in points for record in tuning.records(table, *point)}
@@ -19,7 +21,13 @@ def provenance(table: Table, tier: str, store: Store) -> str:
     where = Counter(", ".join(filter(None, (env["device"], _torch(env), precision(env)))) for env in of_all)
     commits = Counter((env.get("git_commit") or "unknown")[:7] + "+" * bool(env.get("dirty")) for env in of_all)
     told = ", ".join(f"{commit} ({count})" for commit, count in commits.most_common())
-    return f"provenance: {len(final)} runs and {len(search)} of the search; {'; '.join(where)}; commits {told}"
+    runs = f"{len(final)} runs ({_core_hours(final):.1f} core hours)"
+    searched = f"{len(search)} of the search ({_core_hours(search):.1f})"
+    return f"provenance: {runs} and {searched}; {'; '.join(where)}; commits {told}"
+
+
+def _core_hours(found: Mapping[str, Record]) -> float:
+    return sum(record["env"]["seconds"] * record["env"]["flags"]["threads"] for record in found.values()) / 3600
 
 
 def _torch(env: dict) -> str:
