@@ -105,6 +105,46 @@ def test_a_killed_sweep_of_runs_together_goes_on_where_it_was(start, tmp_path, u
 
 
 @pytest.mark.slow
+def test_a_sweep_that_dies_alone_leaves_workers_that_do_no_harm(start, tmp_path, undisturbed):
+    """They end with what they have in hand, beside those of the next sweep."""
+    root, silence = tmp_path / "results", {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    for seconds in (0.0, 0.3, 0.6):
+        process = start("loky", **silence)
+        wait_for(lambda pid=process.pid: [lease for lease in leases(root / RUNNING) if lease.parent == pid])
+        time.sleep(seconds)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    stored(start("loky"))
+    assert contents(root) == undisturbed
+    wait_for(lambda: nothing_is_left_over(root))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_sweep_that_is_killed_while_it_writes_a_record_loses_none(start, tmp_path, undisturbed, moment):
+    """At the one call that publishes it."""
+    kill, link = "os.kill(os.getpid(), signal.SIGKILL)", "link(*of)"
+    killed = PROGRAM.replace(
+        'if __name__ == "__main__":',
+        'if __name__ == "__main__":\n    import os, signal; link = os.link\n'
+        f"    os.link = lambda *of: ({', '.join([kill, link] if moment == 'before' else [link, kill])})",
+    )
+    root, program = tmp_path / "results", tmp_path / "program.py"
+    whole = program.read_text()
+    for _ in range(3):
+        program.write_text(killed)
+        process = start("sequential")
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    program.write_text(whole)
+    before = len(contents(root))
+    assert before == (0 if moment == "before" else 3)
+    assert stored(start("sequential")) == ALL - before
+    assert contents(root) == undisturbed
+    assert nothing_is_left_over(root)
+
+
+@pytest.mark.slow
 def test_two_sweeps_share_a_folder_and_do_nothing_twice(start, tmp_path, undisturbed):
     both = [start("sequential") for _ in range(2)]
     shares = [stored(process) for process in both]
@@ -135,6 +175,7 @@ def test_a_worker_that_never_answers_is_replaced(start, tmp_path, undisturbed):
     os.kill(lease.pid, signal.SIGSTOP)
     assert stored(process) == ALL
     assert contents(tmp_path / "results") == undisturbed
+    assert nothing_is_left_over(tmp_path / "results")
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from lib.plan import Plan
 from lib.run import Run
 from lib.store import Store, folder
 from lib.sweep._pool import WorkerDied, watched, workers
-from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, shares, work
+from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, shares, tidy, work
 from lib.tables import Table
 
 TOGETHER = 64  # runs that a GPU trains at once, if they are alike; a CPU is full with one
@@ -81,6 +81,7 @@ def run(
     stages = (_tuning_runs, _cell_runs)
     # Each is read, so that a damaged record is refused here, before anything is trained.
     wanted = [asked for stage in stages for asked in stage(table, plan, store) if store.get(asked) is None]
+    tidy(root, (asked for stage in stages for asked in stage(table, plan, store) if asked in store), silent=silent)
     for name in {name for asked in wanted for name in asked.datasets}:
         data.load(name)  # a data error is raised here, once, rather than by every worker
 

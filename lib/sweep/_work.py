@@ -41,6 +41,15 @@ def shares(runs: Iterable[Run], *, together: int, n_jobs: int) -> list[Share]:
     return found
 
 
+def tidy(root: Path, stored: Iterable[Run], *, silent: float) -> None:
+    """Take away what is left of ``stored`` runs, whose workers were killed before they could."""
+    left = {path.name.partition(".")[0] for path in (root / RUNNING).glob("*.*")}
+    for run in stored:
+        if run.id in left and (lease := Lease.take(root / RUNNING, run.id, silent=silent)):
+            remove(_checkpoint(root, run))
+            lease.release()
+
+
 def work(
     share: Share,
     *,
