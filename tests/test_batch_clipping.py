@@ -254,6 +254,17 @@ class TestPrivacy:
         ]
         assert proven[0]["proven"]["epsilon"] == proven[1]["proven"]["epsilon"]
 
+    def test_batches_can_be_drawn_with_replacement_as_bcs_text_says(self):
+        """The account is of data sets that differ by an example; none is of one that is replaced."""
+        how = {"sampler": "with_replacement", "neighbouring_relation": "add_or_remove_one", "accountant": "pld"}
+        privacy = train(bc(noise_multiplier=4.0, **how))["privacy"]
+        event = {name: privacy[name] for name in ("sampling_prob", "steps", "delta")}
+        of_draws = accounting.epsilon(noise_multiplier=4.0, sampler="with_replacement", **event)
+        assert privacy["proven"]["epsilon"] == of_draws
+        assert of_draws > accounting.epsilon(noise_multiplier=2.0, **event)  # Poisson sampling draws it once at most
+        with pytest.raises(ValueError, match="no accountant here covers it, for sampler 'with_replacement'"):
+            train(bc(noise_multiplier=4.0, **how | {"neighbouring_relation": "replace_one"}))
+
     def test_in_every_layer_it_turns_around(self):
         """Each of L layers moves by 2C_h: together 2√L times the noise's unit."""
         poisson = {"sampler": "poisson", "neighbouring_relation": "add_or_remove_one", "accountant": "pld"}

@@ -155,6 +155,17 @@ class TestWhoDependsOnWhom:
         whole, parts = (clipped_sum(model, LOSS, x, y, clip_norm=0.5, microbatch_size=m)[0] for m in (None, 2))
         torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
 
+    @pytest.mark.parametrize("statistics", ["per_example", "public"])
+    @pytest.mark.parametrize("gradient", [True, False])
+    def test_nor_do_they_that_of_a_network_in_float32_but_for_rounding(self, statistics, gradient):
+        public = torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(1))
+        network = models.build("lenet5", norm="public_batch_without_affine")
+        model = WithPublic(network, public, statistics=statistics, gradient=gradient).train()
+        x, y = torch.rand(12, 1, 28, 28, generator=torch.Generator().manual_seed(2)), torch.arange(12) % 10
+        whole, *others = (clipped_sum(model, LOSS, x, y, clip_norm=0.5, microbatch_size=m)[0] for m in (None, 3, 5))
+        for parts in others:
+            torch.testing.assert_close(parts, whole, rtol=1e-4, atol=2e-5)
+
     def test_microbatches_change_what_mixed_statistics_see(self):
         model, (x, y) = made("mixed", True).train(), batch()
         how = {"clip_norm": 0.5, "implementation": "joint"}
