@@ -101,8 +101,9 @@ class Method(ABC):
 def _lay_out_gradients(model: nn.Module) -> None:
     """Have every gradient lie in memory as its parameter does.
 
-    torch's fused steps go through both in the order of memory, and on a CPU do not look whether that is one order: of
-    a convolution of images with channels last, the gradient's entries would be added to other weights than their own.
+    torch's optimisers take that for granted (pytorch/pytorch#149367).  Their fused steps go through both in the order
+    of memory, and on a CPU do not look whether it is one: of a convolution of images with channels last, the
+    gradient's entries would be added to other weights than their own.
     """
     for parameter in model.parameters():
         gradient = parameter.grad

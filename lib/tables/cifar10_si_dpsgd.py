@@ -9,9 +9,7 @@ batch normalization layers using DPSGD": below are two, with group norm, from sc
 At ε = ∞ training is ordinary, with Adam and ordinary batch norm.  Otherwise constant steps, searched at ε = 1 for ε of
 .5 and more, and at ε = .1.  Tier ``cpu`` has a quarter of the width, 8 public images, statistics that are constants for
 the gradient (through them an example costs as much as all images beside it), and few epochs, one for the deep networks
-with public images.  That is too few for SI-DPSGD's VGG-16: its examples' gradients are about 100 long, clipped to 2.5,
-and the noise is not the reason: at ε = 1 it stays near guessing with steps from 1/256 to 4, and so it does without any
-noise with steps of .25 and 1.
+with public images.
 """
 
 from dataclasses import replace

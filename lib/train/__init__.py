@@ -31,7 +31,7 @@ from lib.train.checkpoint import CheckpointError as CheckpointError
 from lib.train.evaluation import evaluate as evaluate
 
 # Small networks, of which one does not fill a GPU; all are sequences, whose layers draw their noise in this order.
-STACKED = ("lenet5", "lenet5_tanh", "lenet_300_100", "pca_1000", "tf_privacy")
+STACKED = ("lenet5", "lenet_300_100", "pca_1000", "tf_privacy")
 
 
 class OutOfTime(Exception):

@@ -1,4 +1,5 @@
-"""A run in progress, on disk: what a killed one goes on from, bit for bit on a CPU, to rounding on a GPU.
+"""A run in progress, on disk: what a killed one goes on from, bit for bit on a CPU, to rounding on a GPU, where
+sums are not always added up in one order.
 
 The file is one line of JSON, then the pickled :class:`~lib.train.Training`, whole: no method can forget to name a part
 of its state.  The line says what the file belongs to and is checked before anything is unpickled.  **Unpickling runs
