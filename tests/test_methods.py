@@ -11,7 +11,9 @@ from conftest import make_run
 from scipy import stats
 from torch import nn
 
-from lib import accounting, methods, models, registry
+from lib import accounting, grads, methods, models, registry
+from lib.layers import WithPublic
+from lib.methods import dpsgd
 from lib.run import Run
 from lib.train import train
 
@@ -63,6 +65,42 @@ def test_the_sum_is_divided_by_the_expected_batch_size_whatever_came():
     model, (x, y) = models.build("lenet_300_100"), data(20)
     few, many = (one_step(private(noise_multiplier=0.0, batch_size=size), model, x, y) for size in (10, 40))
     torch.testing.assert_close(few, [4 * g for g in many])
+
+
+class TestMemory:
+    """That of a GPU, which runs out where more than ``most`` examples are gone through at once."""
+
+    @pytest.fixture
+    def tried(self, monkeypatch):
+        sizes, most = [], 20
+
+        def clipped_sum(*of, microbatch_size, **how):
+            sizes.append(microbatch_size)
+            if microbatch_size > most:
+                raise torch.OutOfMemoryError
+            return grads.clipped_sum(*of, microbatch_size=microbatch_size, **how)
+
+        monkeypatch.setattr(dpsgd, "clipped_sum", clipped_sum)
+        return sizes
+
+    def test_as_many_are_gone_through_at_once_as_it_holds(self, tried):
+        model, (x, y) = models.build("lenet5"), data(60)
+        method = build(private(clip_norm=0.1))
+        total = method.summed(model, x, y, 0)
+        expected, _ = grads.clipped_sum(model, dpsgd.cross_entropy, x, y, clip_norm=0.1)
+        torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-6)
+        method.summed(model, x, y, 1)
+        assert tried == [256, 128, 64, 32, 16, 16]
+
+    def test_examples_that_share_statistics_are_not_torn_apart(self, tried):
+        settings = {"norm": "public_batch_without_affine", "statistics": "mixed", "public_examples": 5}
+        run = private(**settings, statistics_batch=24, model="lenet_300_100")
+        model = WithPublic(
+            models.build(run.model, norm=run.norm), data(5)[0], statistics="mixed", gradient=True, shared_by=24
+        )
+        with pytest.raises(torch.OutOfMemoryError):
+            build(run, model).summed(model, *data(48), 0)
+        assert tried[-1] == 24
 
 
 @pytest.mark.parametrize("clipped", ["gradient", "layer"])

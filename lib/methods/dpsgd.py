@@ -66,6 +66,7 @@ class DPSGD(Method):
         each = f" in each of {layers} layers" if layers > 1 else ""
         self.sensitivity = f"sensitivity {'' if moved == 1 else f'{moved:g}'}C{each}"  # in words, for the record
         device = next(model.parameters()).device
+        self._halvings = 0  # of what is gone through at once
         self._noise = generator(run.seed, "gradient noise", device)
         self._statistics = NoisedStatistics(run, model, generator(run.seed, "statistics noise", device))
 
@@ -89,20 +90,25 @@ class DPSGD(Method):
         if self.run.clipped == "layer":
             layers = [n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
             clip_norm = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
-        how = {"implementation": "joint" if self.run.statistics == "mixed" else "fast"}
-        with held_statistics(model):
-            return clipped_sum(
-                model, cross_entropy, x, y, clip_norm=clip_norm, microbatch_size=self._microbatch(x), **how
-            )[0]
+        how = {"clip_norm": clip_norm, "implementation": "joint" if self.run.statistics == "mixed" else "fast"}
+        while True:
+            size = self._microbatch(x)
+            try:
+                with held_statistics(model):
+                    return clipped_sum(model, cross_entropy, x, y, microbatch_size=size, **how)[0]
+            except torch.OutOfMemoryError:  # of a GPU, which a network can be too large for
+                self._halvings += 1
+                if self._microbatch(x) == size:
+                    raise
 
-    def _microbatch(self, x: Tensor) -> int | None:
+    def _microbatch(self, x: Tensor) -> int:
         """How many examples are gone through at once; those that share statistics stay together."""
         run, shared = self.run, 1
         if run.statistics == "mixed":
             shared = run.statistics_batch or len(x)
-        most = MICROBATCH[x.device.type]
+        most = MICROBATCH[x.device.type] >> self._halvings
         if run.statistics_gradient == "on":
-            most = ROWS[x.device.type] // (shared + run.public_examples)
+            most = (ROWS[x.device.type] >> self._halvings) // (shared + run.public_examples)
         most //= run.augmult
         return max(1, shared, most // max(1, shared) * shared)
 
