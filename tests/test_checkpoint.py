@@ -130,6 +130,20 @@ def test_a_damaged_checkpoint_is_refused_by_name(half_done, damage, monkeypatch)
         train(run, checkpoint=path)
 
 
+def test_a_checkpoint_of_a_gpu_that_is_not_here_is_refused_by_name(half_done, monkeypatch):
+    """Such as the fourth of a kind, of which this machine has one."""
+    run, path = half_done
+
+    def load(*_, **__):
+        raise RuntimeError("Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1")
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(
+        CheckpointError, match=rf"{path.name}: expected the device on which .* move it away .* device 3"
+    ):
+        train(run, checkpoint=path)
+
+
 def test_other_data_are_refused(half_done, monkeypatch):
     run, path = half_done
     other = replace(data.load("digits"), sha256="0" * 64)
