@@ -67,6 +67,7 @@ CLAIMS = (
         source="after bc A.4",
         table="bc_equal_epsilon",
         judge=lambda tier, store: _at_equal_epsilon([("BC, ALC", "BC")], tier, store),
+        headline=True,
     ),
     Claim(
         name="MNIST at equal ε: enhanced against Zhang's clip norms",

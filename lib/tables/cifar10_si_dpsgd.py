@@ -123,7 +123,8 @@ TABLE = Table(
     not_run=NOT_RUN,
     notes={
         "cpu": "deep networks of a quarter of the papers' width, with 8 public images and constant statistics; DPSGD "
-        "(TF-tutorial) pretrained for 10 epochs"
+        "(TF-tutorial) pretrained for 10 epochs; SI-DPSGD's first records are withdrawn (README, Limits), and not all "
+        "are made again"
     },
     elsewhere="from scratch, Tramèr and Boneh (2011.11660) 59.2 at ε = 3 with a CNN, 69.3 with scattering features; "
     "De et al. (2204.13650) 81.4 at 8; Klause et al. (2203.00324) 82.5 at 8",
