@@ -335,7 +335,7 @@ def test_memory_that_runs_out_while_a_copy_is_tried_out_is_no_reason_for_the_ref
         clipped_sum(nn.Linear(4, 3), LOSS, torch.randn(5, 4), classes(5), clip_norm=0.1)
 
 
-def test_that_it_does_is_told_once():
+def test_the_slow_reference_is_warned_of_once():
     model, x = Positions(), torch.randn(6, 6, 4, generator=torch.Generator().manual_seed(0))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")  # Python's own: once for every line

@@ -1,5 +1,7 @@
 """bc's ideas at the same proven ε, which are ours to ask."""
 
+from functools import partial
+
 from lib import report, tables
 from lib import store as stored
 from lib.claims import MISSING, Claim, Verdict, head, verdict
@@ -54,9 +56,9 @@ CLAIMS = (
         asks="whether BC, which bc prefers, is more accurate than IC at the same ε, each in the batches that suit it",
         source="after bc section 1",
         table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon(
+        judge=partial(
+            _at_equal_epsilon,
             [("BC, batches of 64", "IC without BN"), ("BC without BN, batches of 64", "IC without BN")],
-            *(tier, store),
             beside=[("BC", "IC without BN"), ("BC without BN", "IC without BN")],
         ),
         headline=True,
@@ -66,7 +68,7 @@ CLAIMS = (
         asks="whether layerwise clipping, which bc prefers, is more accurate although it costs √L",
         source="after bc A.4",
         table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon([("BC, ALC", "BC")], tier, store),
+        judge=partial(_at_equal_epsilon, [("BC, ALC", "BC")]),
         headline=True,
     ),
     Claim(
@@ -74,15 +76,15 @@ CLAIMS = (
         asks="whether the enhanced clip norms, which bc prefers to Zhang's, are more accurate with step sizes searched",
         source="after bc 4.4",
         table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon([("BC, ALC", "BC, Zhang's ALC")], tier, store),
+        judge=partial(_at_equal_epsilon, [("BC, ALC", "BC, Zhang's ALC")]),
     ),
     Claim(
         name="MNIST at equal ε: batch norm under batch clipping",
         asks="whether batch norm, which gives bc “≈ 5% higher test accuracy”, makes BC more accurate",
         source="after bc A.3",
         table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon(
-            [("BC", "BC without BN"), ("BC, batches of 64", "BC without BN, batches of 64")], tier, store
+        judge=partial(
+            _at_equal_epsilon, [("BC", "BC without BN"), ("BC, batches of 64", "BC without BN, batches of 64")]
         ),
     ),
     Claim(
@@ -90,20 +92,20 @@ CLAIMS = (
         says="it is advantageous to group layers that have similar clipping constant",
         source="bc B.2, not run there",
         table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon([("BC, ALC, four groups", "BC, ALC")], tier, store),
+        judge=partial(_at_equal_epsilon, [("BC, ALC, four groups", "BC, ALC")]),
     ),
     Claim(
         name="MNIST at equal ε: multiplication factors against layerwise clipping",
         asks="whether one clip of the scaled gradient is more accurate than a clip for each layer",
         source="after bc B.2",
         table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon([(FACTORS, "BC, ALC")], tier, store),
+        judge=partial(_at_equal_epsilon, [(FACTORS, "BC, ALC")]),
     ),
     Claim(
         name="MNIST at equal ε: fixing converged weights",
         asks="whether BC is more accurate where converged weights are fixed",
         source="after bc 3.4",
         table="bc_equal_epsilon",
-        judge=lambda tier, store: _at_equal_epsilon([("BC, converged weights fixed", "BC")], tier, store),
+        judge=partial(_at_equal_epsilon, [("BC, converged weights fixed", "BC")]),
     ),
 )
