@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 
 import nbformat
+import papermill
 import pytest
 
-from lib import tables
+from lib import registry, tables
 from lib.notebook import PARAMETERS
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
@@ -91,3 +92,11 @@ def test_no_result_is_typed_into_the_prose(notebook):
         if cell.cell_type == "markdown":
             prose = re.sub(r"[“\"][^”\"]*[”\"]|\$[^$]*\$|\]\([^)]*\)|arXiv [\d.]+", "", cell.source)
             assert not re.search(r"\b\d{2}\.\d\d?\b|±", prose), cell.source
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", registry.names("tables"))
+def test_every_exhibit_opens_in_its_notebook(table, tmp_path):
+    chosen = {"table": table, "figure": None}
+    path = FOLDER / f"{tables.load(table).notebook}.ipynb"
+    papermill.execute_notebook(path, tmp_path / "out.ipynb", chosen, kernel_name="python3", progress_bar=False)

@@ -214,6 +214,18 @@ def test_v1_table_5_has_v2_table_6s_plain_row():
         assert table.printed[row, column] == other.printed[twin, column]
 
 
+def test_v1_table_5_has_gradients_through_the_statistics_and_an_exhibit_what_they_are_worth():
+    table, choice = tables.load("cifar10_si_dpsgd"), tables.load("cifar10_si_dpsgd_statistics")
+    deep = [row for row in table.rows if row.startswith("SI-DPSGD (") and "TF-tutorial" not in row]
+    assert len(deep) == 3
+    for tier in ("cpu", "paper"):
+        for row in deep:
+            assert table.cell(row, 8.0, seed=0, tier=tier, lr=0.25).statistics_gradient == "on"
+        constants, through = (choice.cell(row, 8.0, seed=0, tier=tier) for row in choice.rows)
+        assert through == table.cell("SI-DPSGD (VGG-16)", 8.0, seed=0, tier=tier, lr=0.25)
+        assert constants == replace(through, statistics_gradient="off")
+
+
 @pytest.mark.parametrize("tier", TIERS)
 def test_v2_table_6_trains_on_pretrained_convolutions_and_v1_table_5_from_scratch(tier):
     public = "stripes_rgb" if tier == "smoke" else "cifar100"

@@ -9,7 +9,7 @@ batch normalization layers using DPSGD": below are two, with group norm, from sc
 At ε = ∞ training is ordinary, with Adam and ordinary batch norm.  Otherwise constant steps, searched at ε = 1 for ε of
 .5 and more, and at ε = .1.  Tier ``cpu`` has a quarter of the width and few epochs, one for the deep networks with
 public images: gradients flow through the statistics, so an example costs as much as all images that share them, 4
-private and 4 public ones.  As constants they would cost a quarter, and teach VGG-16 nothing
+private and 4 public ones.  As constants they would cost a quarter, and teach VGG-16 next to nothing
 (:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
 """
 
