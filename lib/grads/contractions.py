@@ -1,5 +1,6 @@
 """Per-example gradients of one parameter, in whatever form is cheapest."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -92,24 +93,34 @@ class Outer:
 
 
 class Shared:
-    """g_ki = Σ_t b_kit a_ktᵀ: all i of a group k have the same inputs; a (K, T, D_in), b (K, I, T, D_out).
+    """g_ki = Σ_rt b_kirt a_krtᵀ: all i of a group k have the same inputs, of R rows of T positions each.
 
-    The examples are those of all groups, one group's after another's; ``shape`` is the parameter's.
+    For every call of the layer a (K, R, D_in, T) and b (K, R, I, D_out, T); the examples are those of all groups, one
+    group's after another's.  The a, patches of a convolution, are large and not kept: ``weighted`` makes the gradient
+    of the calls' Σ_i w_ki b_ki, (K·R, D_out, T).
     """
 
-    def __init__(self, a: Tensor, b: Tensor, shape: torch.Size) -> None:
-        self.a, self.b, self.shape = a, b, shape
+    def __init__(self, a: list[Tensor], b: list[Tensor], weighted: Callable[[list[Tensor]], Tensor]) -> None:
+        self.b, self.weighted = b, weighted
+        (_, _, d_in, positions), d_out = a[0].shape, b[0].shape[3]
+        if len(a) == 1 and d_in * d_out <= (d_in + d_out) * positions:  # less than laying both out once more would be
+            gradients = (b[0].flatten(2, 3) @ a[0].mT).sum(1)
+        else:
+            of_a = torch.cat([call.transpose(1, 2).flatten(2) for call in a], dim=-1)  # (K, D_in, all T)
+            of_b = torch.cat([call.permute(0, 2, 3, 1, 4).flatten(3) for call in b], dim=-1)  # (K, I, D_out, all T)
+            if gram_is_smaller(of_a.shape[-1], d_in, d_out):
+                self._squares = squares_of((of_b.mT @ of_b).mul_((of_a.mT @ of_a).unsqueeze(1))).flatten()
+                return
+            gradients = of_b.flatten(1, 2) @ of_a.mT
+        self._squares = squares_of_vectors(gradients.unflatten(1, (-1, d_out)).flatten(2)).flatten()
 
     def squares(self) -> Tensor:
-        if gram_is_smaller(self.a.shape[1], self.a.shape[2], self.b.shape[3]):
-            products = (self.b @ self.b.mT).mul_((self.a @ self.a.mT).unsqueeze(1))
-            return squares_of(products).flatten()
-        gradients = torch.einsum("kito,ktd->kiod", self.b, self.a)
-        return Materialised(gradients.flatten(0, 1)).squares()
+        return self._squares
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        b = torch.einsum("ki,kito->kto", weights.view(self.b.shape[:2]), self.b)
-        return (b.flatten(0, 1).mT @ self.a.flatten(0, 1)).view(self.shape)
+        groups = len(self.b[0])
+        calls = [torch.einsum("ki,kriot->krot", weights.view(groups, -1), call).flatten(0, 1) for call in self.b]
+        return self.weighted(calls)
 
 
 class Rows:

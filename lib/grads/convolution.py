@@ -42,18 +42,10 @@ class Convolution:
     def weighted_sum(self, weights: Tensor) -> Tensor:
         if self.materialised is not None:
             return self.materialised.weighted_sum(weights).mT.reshape(self.layer.weight.shape).contiguous()
-        layer, scale = self.layer, weights.view(-1, 1, 1, 1)
-        how = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
-        inputs = self.inputs
-        if layer.padding_mode == "zeros" and not isinstance(layer.padding, str):
-            how["padding"] = layer.padding
-        else:
-            inputs = (padded(layer, x) for x in inputs)
-        total, *others = [
-            nn.grad.conv2d_weight(x, layer.weight.shape, g * scale, **how)
-            for x, g in zip(inputs, self.gradients, strict=True)
-        ]
-        return sum(others, total).contiguous()  # as the weight is, which those of images with channels last are not
+        scale = weights.view(-1, 1, 1, 1)
+        calls = zip(self.inputs, self.gradients, strict=True)
+        total, *others = [weight_gradient(self.layer, x, g * scale) for x, g in calls]
+        return sum(others, total)
 
     def _by_products(self, part: slice) -> Tensor:
         """‖g_i‖² from the inner products of the patches and those of the outputs; of one call."""
@@ -97,6 +89,16 @@ class Convolution:
         """(b, G, D_out, T) for b examples."""
         outputs = [g[part].flatten(2).unflatten(1, (self.layer.groups, -1)) for g in self.gradients]
         return torch.cat(outputs, dim=3) if len(outputs) > 1 else outputs[0]
+
+
+def weight_gradient(layer: nn.Conv2d, x: Tensor, gradient: Tensor) -> Tensor:
+    """∂/∂w of all examples together; contiguous as w is, which that of images with channels last is not."""
+    how = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
+    if layer.padding_mode == "zeros" and not isinstance(layer.padding, str):
+        how["padding"] = layer.padding
+    else:
+        x = padded(layer, x)
+    return nn.grad.conv2d_weight(x, layer.weight.shape, gradient, **how).contiguous()
 
 
 def padded(layer: nn.Conv2d, x: Tensor) -> Tensor:

@@ -9,14 +9,16 @@ inputs in common, which a layer's weight gradient is then contracted with (:clas
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge
 from torch.func import functional_call, vjp, vmap
 
 from lib.grads import fast, reference, uses
 from lib.grads.contractions import Contraction, Materialised, Shared
-from lib.grads.convolution import patches
+from lib.grads.convolution import patches, weight_gradient
 from lib.grads.groups import Groups
 from lib.layers import ChannelAffine, NoisyConv2d, NoisyLinear, WithPublic
 
@@ -44,12 +46,7 @@ def clipped_sum(
         return reference.clipped(per_loss(model, loss, x, y), groups)
     calls = [call for call in calls if call.outputs]
     outputs = [output for call in calls for output in call.outputs]
-    one_of_each_group = torch.eye(size, dtype=losses.dtype, device=losses.device).repeat(1, len(x) // size)
-
-    def back(weights: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(losses, outputs, weights, retain_graph=True, materialize_grads=True)
-
-    gradients, contractions = iter(vmap(back)(one_of_each_group)), {}
+    gradients, contractions = iter(_gradients(losses, outputs, size)), {}
     for call in calls:
         of_call = [next(gradients) for _ in call.outputs]
         for name, contraction in _contractions(call.layer, call.inputs, of_call, len(x) // size).items():
@@ -84,6 +81,17 @@ def per_loss(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tens
     return vmap(lambda weights: pull_back(weights)[0])(torch.eye(len(x), dtype=losses.dtype, device=losses.device))
 
 
+def _gradients(losses: Tensor, outputs: list[GradientEdge], size: int) -> list[Tensor]:
+    """∂ℓ_i/∂y of every output y (K·R, …), as (K·R, I, …), of the I = ``size`` losses of each of K groups.
+
+    One pass back for every i.  ``vmap`` would do all in one, and copy what is the same for all of them.
+    """
+    one_of_each_group = torch.eye(size, dtype=losses.dtype, device=losses.device).repeat(1, len(losses) // size)
+    how = {"retain_graph": True, "materialize_grads": True}
+    passes = [torch.autograd.grad(losses, outputs, weights, **how) for weights in one_of_each_group]
+    return [torch.stack(of_output, 1) for of_output in zip(*passes, strict=True)]
+
+
 def _has_rule(layer: nn.Module) -> bool:
     """Not for subclasses, as in :func:`lib.grads.rules.rule_for`."""
     of_patches = type(layer) in (nn.Conv2d, NoisyConv2d) and layer.groups == 1
@@ -93,20 +101,32 @@ def _has_rule(layer: nn.Module) -> bool:
 def _contractions(
     layer: nn.Module, inputs: list[Tensor], gradients: list[Tensor], groups: int
 ) -> dict[str, Contraction]:
-    """From x (K·R, …) and ∂ℓ_i/∂y (I, K·R, …) of every call: R rows, and I losses, in each of K groups."""
-    laid_out = []
+    """From x (K·R, …) and ∂ℓ_i/∂y (K·R, I, …) of every call: R rows, and I losses, in each of K groups."""
+    a, b = [], []
     for x, g in zip(inputs, gradients, strict=True):
-        a, b = x.unflatten(0, (groups, -1)), g.unflatten(1, (groups, -1)).transpose(0, 1)  # (K, R, …), (K, I, R, …)
         if isinstance(layer, nn.Conv2d):
-            a = patches(layer, x, g.shape[-2:]).squeeze(1).unflatten(0, (groups, -1))
-        if not isinstance(layer, nn.Linear):  # channels last
-            a, b = a.flatten(2).unflatten(2, (a.shape[2], -1)).mT, b.flatten(3).unflatten(3, (b.shape[3], -1)).mT
-        laid_out.append((a.flatten(1, -2), b.flatten(2, -2)))
-    (a, b), *others = laid_out
-    if others:
-        a, b = (torch.cat(of_calls, dim=-2) for of_calls in zip(*laid_out, strict=True))
+            x = patches(layer, x, g.shape[-2:]).squeeze(1)
+        if isinstance(layer, nn.Linear):  # what is contracted, channels or entries, before the positions
+            x, g = x.movedim(-1, 1), g.movedim(-1, 2)
+        a.append(x.reshape(*x.shape[:2], -1).unflatten(0, (groups, -1)))
+        b.append(g.reshape(*g.shape[:3], -1).unflatten(0, (groups, -1)))
+    bias = Materialised(sum(g.sum((1, 4)) for g in b).flatten(0, 1))
     if isinstance(layer, ChannelAffine):
-        weight = Materialised(torch.einsum("ktc,kitc->kic", a, b).flatten(0, 1))
-    else:
-        weight = Shared(a, b, layer.weight.shape)
-    return {"weight": weight, "bias": Materialised(b.sum(2).flatten(0, 1))}
+        weight = sum((x.unsqueeze(2) * g).sum((1, 4)) for x, g in zip(a, b, strict=True))
+        return {"weight": Materialised(weight.flatten(0, 1)), "bias": bias}
+
+    sizes = [g.shape[-2:] for g in gradients]
+    weighted = partial(_of_linear, inputs) if isinstance(layer, nn.Linear) else partial(_of_conv2d, layer, inputs, sizes)
+    return {"weight": Shared(a, b, weighted), "bias": bias}
+
+
+def _of_linear(inputs: list[Tensor], gradients: list[Tensor]) -> Tensor:
+    """Of x (B, …, D_in) and g (B, D_out, T)."""
+    calls = zip(inputs, gradients, strict=True)
+    return sum(torch.einsum("bot,bti->oi", g, x.reshape(len(x), -1, x.shape[-1])) for x, g in calls)
+
+
+def _of_conv2d(layer: nn.Conv2d, inputs: list[Tensor], sizes: list[torch.Size], gradients: list[Tensor]) -> Tensor:
+    """Of x (B, C_in, H, W) and g (B, C_out, T), of outputs of ``sizes`` (H', W')."""
+    calls = zip(inputs, sizes, gradients, strict=True)
+    return sum(weight_gradient(layer, x, g.unflatten(2, size)) for x, size, g in calls)

@@ -7,6 +7,7 @@ out and tells it.  There are no running averages, so nothing is released that is
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -69,8 +70,8 @@ class PublicBatchNorm(nn.Module):
 
     ``rows`` says whose statistics µ and σ² are, and ``found`` then holds them, (G, C) each; or ``given`` has them,
     (B, C) or (1, C), and they are constants.  Without either a pass raises ``RuntimeError``.  ``pool``: max-pooling of
-    the result.  It is done before x is scaled, to the same effect (of the smallest where γ < 0), so that most of the
-    work is on a pooled x, and all groups' public rows are pooled once.
+    the result.  Of statistics found apart from x̂ it is done before x is scaled, to the same effect (of the smallest
+    where γ < 0), so that most of the work is on a pooled x, and all groups' public rows are pooled once.
     """
 
     def __init__(self, channels: int, *, affine: bool = True, pool: nn.MaxPool2d | None = None) -> None:
@@ -79,7 +80,7 @@ class PublicBatchNorm(nn.Module):
         self.pool = pool
         self.rows: Rows | None = None
         self.given: tuple[Tensor, Tensor] | None = None
-        self.found: tuple[Tensor, Tensor] | None = None
+        self.found: tuple[Tensor, Tensor] | tuple[()] | None = None  # () where a gradient needs them and nobody else
 
     def forward(self, x: Tensor) -> Tensor:
         if self.given is not None:
@@ -90,9 +91,19 @@ class PublicBatchNorm(nn.Module):
             )
         if self.found is not None:
             raise RuntimeError("PublicBatchNorm: expected one call in a pass; got two: use a layer for each place")
+        if torch.is_grad_enabled() and not self.rows.public_alone:
+            self.found = ()
+            x = self.affine(self._by_group(x))
+            return x if self.pool is None else self.pool(x)
         mean, variance = self.found = self.rows.moments(x)
         rows = self.rows.grouped(self._pooled(x))  # (G, P + M, C, …)
         return self.affine(self._scaled(rows, mean.unsqueeze(1), variance.unsqueeze(1)).flatten(0, 1))
+
+    def _by_group(self, x: Tensor) -> Tensor:
+        """x̂, every group by its own statistics: torch's batch norm of G·C channels, several times as fast back."""
+        rows = self.rows.grouped(x).transpose(0, 1)  # (P + M, G, C, …)
+        scaled = F.batch_norm(rows.flatten(1, 2), None, None, training=True, eps=EPS)
+        return scaled.view(rows.shape).transpose(0, 1).flatten(0, 1)
 
     def _pooled(self, x: Tensor) -> Tensor:
         if self.pool is None:
