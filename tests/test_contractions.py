@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from lib.grads.contractions import Outer, squares_of, squares_of_vectors
+from lib.grads.contractions import Outer, Shared, gram_is_smaller, squares_of, squares_of_vectors
 from lib.grads.convolution import Convolution
 
 
@@ -22,6 +22,34 @@ def test_the_gram_form_is_used_where_it_is_smaller(positions, d_in, d_out, gram)
     torch.testing.assert_close(outer.squares(), gradients.square().sum((1, 2)), rtol=1e-4, atol=1e-3)
     gradients = b.flatten(2) @ a.flatten(2).mT
     torch.testing.assert_close(conv.squares(), gradients.square().sum((1, 2)), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "calls", "d_in", "d_out", "form"),
+    [
+        (2, [30], 4, 5, "row by row"),
+        (3, [2], 20, 30, "inner products"),
+        (9, [4], 20, 30, "laid out"),
+        (2, [30, 7], 4, 5, "laid out"),
+        (1, [1, 2], 20, 30, "inner products"),
+    ],
+)
+def test_losses_that_share_a_layers_inputs_have_gradients_of_their_own(rows, calls, d_in, d_out, form):
+    """Two groups of three losses: in each of the forms, by their definition."""
+    by_row = len(calls) == 1 and d_in * d_out <= (d_in + d_out) * calls[0]
+    by_products = gram_is_smaller(rows * sum(calls), d_in, d_out)
+    assert form == ("row by row" if by_row else "inner products" if by_products else "laid out")
+    a = [torch.randn(2, rows, d_in, positions).double() for positions in calls]
+    b = [torch.randn(2, rows, 3, d_out, positions).double() for positions in calls]
+    gradients = sum(torch.einsum("kriot,krdt->kiod", *call) for call in zip(b, a, strict=True)).flatten(0, 1)
+
+    def weighted(of_calls: list[torch.Tensor]) -> torch.Tensor:
+        assert [g.shape for g in of_calls] == [(2 * rows, d_out, positions) for positions in calls]
+        return sum(torch.einsum("not,ndt->od", g, x.flatten(0, 1)) for g, x in zip(of_calls, a, strict=True))
+
+    shared, weights = Shared(a, b, weighted), torch.rand(6).double()
+    torch.testing.assert_close(shared.squares(), gradients.square().sum((1, 2)))
+    torch.testing.assert_close(shared.weighted_sum(weights), torch.einsum("i,iod->od", weights, gradients))
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,10 @@ def _contractions(
         weight = sum((x.unsqueeze(2) * g).sum((1, 4)) for x, g in zip(a, b, strict=True))
         return {"weight": Materialised(weight.flatten(0, 1)), "bias": bias}
 
-    sizes = [g.shape[-2:] for g in gradients]
-    weighted = partial(_of_linear, inputs) if isinstance(layer, nn.Linear) else partial(_of_conv2d, layer, inputs, sizes)
+    if isinstance(layer, nn.Linear):
+        weighted = partial(_of_linear, inputs)
+    else:
+        weighted = partial(_of_conv2d, layer, inputs, [g.shape[-2:] for g in gradients])
     return {"weight": Shared(a, b, weighted), "bias": bias}
 
 
