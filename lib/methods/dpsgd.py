@@ -26,7 +26,7 @@ from lib.methods._statistics import MIXED, NoisedStatistics
 from lib.run import Run
 
 MICROBATCH = {"cpu": 256, "cuda": 4096}  # memory and time; no influence on the result
-ROWS = {"cpu": 256, "cuda": 4096}  # in one pass, where every example brings its public ones
+ROWS = {"cpu": 512, "cuda": 4096}  # in one pass, where every example brings its public ones
 ASSUMES = (
     "batches drawn as the sampler says, floating-point sums as good as exact and noise as Gaussian, data set size, "
     "number of classes and settings public; the seed and the data's hash, which are published here so that runs can be "
