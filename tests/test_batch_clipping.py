@@ -55,6 +55,27 @@ def norm(gradient: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 class TestGeneralBatchClipping:
+    def test_a_model_that_keeps_what_it_sees_is_refused_but_for_batch_norm(self):
+        model, (x, y) = models.build("lenet_300_100"), examples()
+        model.register_buffer("mean", torch.zeros(()))
+        model.register_forward_hook(lambda model, inputs, output: model.mean.copy_(inputs[0].mean()) and None)
+        with pytest.raises(ValueError, match="mean: expected a buffer that does not depend on the examples"):
+            methods.build(bc(), N, model).summed(model, x, y, 0)
+        averaged = models.build("lenet_300_100", norm="batch").train()
+        methods.build(bc(norm="batch"), N, averaged).summed(averaged, x, y, 0)
+        assert any(name.endswith("running_mean") for name, _ in averaged.named_buffers())
+
+    @pytest.mark.parametrize("size", [1, 64])
+    def test_its_clip_norm_is_that_of_the_step(self, size):
+        """Whether or not an epoch has begun in between."""
+        run = bc(mini_set_size=size, clip_norm_decay=0.1, epochs=3)
+        model, (x, y) = models.build("lenet_300_100"), examples()
+        method = methods.build(run, N, model)
+        for step in (0, method.sampler.steps_per_epoch, 2 * method.sampler.steps_per_epoch, 0):
+            expected = method.clip_norm(step)
+            one = slice(1 if size == 1 else None)
+            assert norm(method.summed(model, x[one], y[one], step)) == pytest.approx(expected, rel=1e-4)
+
     @pytest.mark.parametrize("size", [1, 2, 16, 64])
     def test_it_is_a_loop_over_mini_sets(self, size):
         model, (x, y) = models.build("lenet_300_100"), examples()

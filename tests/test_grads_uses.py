@@ -9,7 +9,7 @@ import torch
 from test_grads import LOSS, check, classes
 from torch import Tensor, nn
 
-from lib.grads import clipped_sum, uses
+from lib.grads import check_buffers, clipped_sum, uses
 from lib.layers import NoisyLinear
 
 
@@ -169,9 +169,23 @@ def test_examples_that_are_mixed_go_to_the_reference_without_a_gradient_between_
     assert goes_to_the_reference(kind(place), x, y)
 
 
-@pytest.mark.parametrize("hidden_by", ["evaluation mode", "a last layer of zeros", "examples that are all alike"])
-def test_what_a_first_pass_does_not_show_is_looked_for_again(hidden_by):
-    model, x, y = OfBatch("hidden"), torch.randn(4, 4, generator=torch.Generator().manual_seed(0)), classes(4)
+class AlikeInValue(OfBatch):
+    """The gradient alone is of the whole batch."""
+
+    def mixed(self, x: Tensor) -> Tensor:
+        return x + x.mean(0) - x.mean(0).detach() if self.training else x
+
+
+@pytest.mark.parametrize(
+    ("hidden_by", "kind"),
+    [
+        ("evaluation mode", OfBatch),
+        ("examples that are all alike", OfBatch),
+        ("a last layer of zeros", AlikeInValue),
+    ],
+)
+def test_what_a_first_pass_does_not_show_is_looked_for_again(hidden_by, kind):
+    model, x, y = kind("hidden"), torch.randn(4, 4, generator=torch.Generator().manual_seed(0)), classes(4)
     weight = model.last.weight.detach().clone()
     if hidden_by == "a last layer of zeros":
         nn.init.zeros_(model.last.weight)
@@ -179,7 +193,71 @@ def test_what_a_first_pass_does_not_show_is_looked_for_again(hidden_by):
     clipped_sum(model, LOSS, torch.ones_like(x) if "alike" in hidden_by else x, y, clip_norm=0.01)
     model.train()
     model.last.weight.data.copy_(weight)
-    assert goes_to_the_reference(model, x, y).startswith("an example's loss depends on the examples beside it")
+    assert goes_to_the_reference(model, x, y).endswith("is not of one example alone")
+
+
+class OfEarlier(OfBatch):
+    """Of the examples before it: the first has none."""
+
+    def mixed(self, x: Tensor) -> Tensor:
+        return x - x.detach().cumsum(0) / torch.arange(1, len(x) + 1).unsqueeze(1)
+
+
+class AllButTheFirst(OfBatch):
+    def mixed(self, x: Tensor) -> Tensor:
+        return torch.cat([x[:1], x[1:] - x.detach().mean(0)])
+
+
+class Neighbours(OfBatch):
+    """Examples change places two by two."""
+
+    def mixed(self, x: Tensor) -> Tensor:
+        return torch.cat([pair.flip(0) for pair in x.split(2)])
+
+
+@pytest.mark.parametrize("examples", [2, 3, 4, 7, 32])
+@pytest.mark.parametrize("kind", [OfEarlier, AllButTheFirst, Neighbours])
+def test_examples_of_which_the_first_is_alone_go_to_the_reference(kind, examples):
+    x, y = torch.randn(examples, 4, generator=torch.Generator().manual_seed(0)), classes(examples)
+    assert goes_to_the_reference(kind("hidden"), x, y)
+
+
+def test_a_branch_that_begins_with_zeros_hides_no_batch_mean():
+    class Branch(OfBatch):
+        def __init__(self) -> None:
+            super().__init__("hidden")
+            self.branch = nn.Linear(5, 5)
+            nn.init.zeros_(self.branch.weight)
+            nn.init.zeros_(self.branch.bias)
+
+        def mixed(self, x: Tensor) -> Tensor:
+            return x + self.branch(x.mean(0).expand_as(x))
+
+    x, y = torch.randn(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
+    assert goes_to_the_reference(Branch(), x, y)
+
+
+def test_a_buffer_that_keeps_what_it_sees_is_refused():
+    """It would be released with the model, without noise."""
+
+    class Running(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training and torch.is_grad_enabled():
+                self.mean.lerp_(x.detach().mean(0), 0.1)
+            return x
+
+    model, x, y = nn.Sequential(Running(), nn.Linear(4, 3)), torch.rand(8, 4), classes(8)
+    for refused in (
+        lambda: clipped_sum(model, LOSS, x, y, clip_norm=0.1),
+        lambda: check_buffers(model, x),
+    ):
+        with pytest.raises(ValueError, match=r"0\.mean: expected a buffer that does not depend on the examples"):
+            refused()
+    clipped_sum(model.eval(), LOSS, x, y, clip_norm=0.1)
 
 
 def test_a_model_is_looked_at_again_with_another_loss():
@@ -199,7 +277,7 @@ def test_a_model_is_looked_at_again_with_another_loss():
 def test_a_loss_that_is_made_anew_for_every_step_is_the_same(anew, monkeypatch):
     model, x, y = nn.Linear(4, 3), torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
     clipped_sum(model, anew(), x, y, clip_norm=0.1)
-    monkeypatch.setattr(uses, "_outputs", lambda *_: pytest.fail("looked again"))
+    monkeypatch.setattr(uses, "_trial", lambda *_: pytest.fail("looked again"))
     clipped_sum(model, anew(), x, y, clip_norm=0.1)
 
 
@@ -235,7 +313,7 @@ def test_losses_that_differ_in_what_they_hold_are_others(how):
         clipped_sum(model, made(True), x, y, clip_norm=0.1)
 
 
-@pytest.mark.parametrize(("change", "reason"), [({"mixes": True}, "beside it"), ({"last": "twice"}, "otherwise than")])
+@pytest.mark.parametrize(("change", "reason"), [({"mixes": True}, "second"), ({"last": "twice"}, "otherwise than")])
 def test_a_model_is_looked_at_again_when_a_flag_of_its_own_changes(change, reason):
     class Flagged(nn.Module):
         def __init__(self):
@@ -330,7 +408,7 @@ def test_memory_that_runs_out_while_a_copy_is_tried_out_is_no_reason_for_the_ref
     def outputs(*_):
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(uses, "_outputs", outputs)
+    monkeypatch.setattr(uses, "_trial", outputs)
     with pytest.raises(torch.OutOfMemoryError):
         clipped_sum(nn.Linear(4, 3), LOSS, torch.randn(5, 4), classes(5), clip_norm=0.1)
 

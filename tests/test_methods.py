@@ -140,6 +140,9 @@ def test_clip_norm_and_noise_follow_their_factors_epoch_by_epoch():
     assert events == [(1.0, 4), (0.9, 4), (pytest.approx(0.81), 4)]
 
 
+SPENT_BY_PCA = {"model": "pca_1000", "pca_noise_multiplier": 4.0, "noise_multiplier": 5.0, "epsilon": 0.5}
+
+
 class TestBudget:
     def test_noise_from_epsilon(self):
         run = private(noise_multiplier=None, epsilon=2.0, batch_size=128)
@@ -184,6 +187,11 @@ class TestBudget:
             ({"noise_multiplier": None}, "noise_multiplier: expected one, or an epsilon, for method 'dpsgd'; got None"),
             ({"clip_norm": None}, "clip_norm: expected one for method 'dpsgd'"),
             ({"noise_multiplier": 0.01, "epsilon": 0.1}, "epsilon: expected enough for one step at noise multiplier"),
+            (SPENT_BY_PCA, "epsilon: expected enough for one step at noise multiplier 5; got 0.5"),
+            (
+                SPENT_BY_PCA | {"noise_multiplier_decay": 0.9},
+                "epsilon: expected enough for one step at noise multiplier 5; got 0.5",
+            ),
             (
                 {"noise_multiplier": None, "epsilon": 0.1, "accountant": "moments"},
                 "epsilon: expected at least .*; got 0.1",

@@ -49,7 +49,7 @@ def smallest_noise(spent: Callable[[float], float], budget: float, accountant: s
 
 
 def most_steps(spent: Callable[[int], float], budget: float, *, about: int = 1) -> int:
-    """The largest count with ``spent(count) <= budget``; ``spent`` must not decrease.
+    """The largest count with ``spent(count) <= budget``, or 0 if there is none; ``spent`` must not decrease.
 
     ``about``: where to begin.  Raises ``ValueError`` if ``MOST_STEPS`` stay within the budget.
     """
@@ -63,7 +63,7 @@ def most_steps(spent: Callable[[int], float], budget: float, *, about: int = 1) 
     if beyond - within > 1:  # where it crosses the budget, to a step or so
         crossing = brentq(lambda count: min(spent(round(count)), 2 * budget) - budget, within, beyond, xtol=0.5)
         within = min(max(round(crossing), within), beyond - 1)
-    while spent(within) > budget:
+    while within and spent(within) > budget:  # what is spent before the first step may be more than all
         within -= 1
     while spent(within + 1) <= budget:
         within += 1

@@ -6,15 +6,19 @@ others of its parameters are trained or its modes change.
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node
+from torch.nn.modules.batchnorm import _BatchNorm
 
 LOOKS = 10  # a last layer of zeros moves with the first step; of some models most examples never have a gradient
+NOT_ALONE = "a row of {} is not of one example alone"
 _looks: WeakKeyDictionary[nn.Module, Counter[Hashable]] = WeakKeyDictionary()
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -29,7 +33,7 @@ def check_loss(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
     if not len(y) or _known(model, loss, "loss"):
         return
     try:
-        outputs = _outputs(model, x.unflatten(0, (len(y), -1))[0])
+        outputs = _trial(model, x.unflatten(0, (len(y), -1))[0]).outputs
     except (RuntimeError, TypeError):  # torch's words for what cannot be copied, or does not take one example
         return
     if isinstance(outputs, Tensor) and loss(outputs, y[:1]).requires_grad:
@@ -38,6 +42,16 @@ def check_loss(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
             "whose gradient is no example's (weight decay is the optimiser's)"
         )
     _remember(model, loss, "loss")
+
+
+def check_buffers(model: nn.Module, x: Tensor) -> None:
+    """``ValueError`` for a model that keeps something of what it sees, x (B, …), in a buffer other than batch norm's.
+
+    Batch norm's running averages are the caller's to account for.
+    """
+    layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)]
+    averages = {f"{name}.{of_layer}" for name, layer in layers for of_layer, _ in layer.named_buffers()}
+    _refuse_kept(*(_trial(model, rows) for rows in (x, x[:1].expand_as(x))), but=averages)
 
 
 def elsewhere(model: nn.Module, loss: Loss, losses: Tensor, layers: Uses) -> str | None:
@@ -62,40 +76,105 @@ def across(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, l
     """Why rows of the ``layers`` are not of one example alone, if they are not; in words.
 
     An example's rows are taken to lie together.  Where time comes first, or where the model looks at the whole batch,
-    they are not its own, and clipping their gradient bounds no example's.  That shows in the gradients of the first
-    example's loss, or, where none flows from row to row, in a loss that changes when all others are made like it.  What
-    this pass cannot show, as a last layer of zeros hides what is before it, the next ones may.
+    they are not its own, and clipping their gradient bounds no example's.  That shows in the gradients of some
+    examples' losses, or, where none flows from row to row, in rows and losses of theirs that change when all others are
+    made alike.  What a pass cannot show, as a last layer of zeros hides gradients before it, the next ones may.
+
+    Raises ``ValueError`` for a model that keeps something of what it sees in a buffer.
     """
     if len(losses) < 2 or not any(outputs for _, _, outputs in layers) or _known(model, loss, "across"):
         return None
-    seen = True
-    for name, _, outputs in layers:
-        gradients = torch.autograd.grad(losses[0], outputs, retain_graph=True, allow_unused=True) if outputs else ()
-        gradients = [gradient.nan_to_num(0.0, 0.0, 0.0) for gradient in gradients if gradient is not None]  # 0 × NaN
-        for gradient in gradients:
-            rows, left_over = divmod(len(gradient), len(losses))
-            if left_over or gradient[rows:].any():
-                return f"a row of {name or 'the model'} is not of one example alone"
-        seen &= not outputs or any(bool(gradient.any()) for gradient in gradients)
-    by_example = x.unflatten(0, (len(losses), -1))
-    others_alike = by_example[:1].expand_as(by_example)
+    place = torch.arange(len(losses), device=losses.device)
+    # Whose rows are looked at, not the others': every second one's, and the first half's, and the other way round.
+    sides = [side for half in (place % 2 == 0, 2 * place < len(losses)) for side in (half, ~half)]
+    outputs = [output for _, _, of_layer in layers for output in of_layer]
+    seen = {name: not of_layer for name, _, of_layer in layers}
+    for mine in sides:
+        found = iter(torch.autograd.grad(losses[mine].sum(), outputs, retain_graph=True, allow_unused=True))
+        for name, _, of_layer in layers:
+            for gradient in filter(lambda found: found is not None, islice(found, len(of_layer))):
+                rows = _rows(gradient.nan_to_num(0.0, 0.0, 0.0), len(losses))  # 0 × NaN
+                if rows is None or rows[~mine].any():
+                    return NOT_ALONE.format(name or "the model")
+                seen[name] |= bool(rows.any())
+    by_example, names = x.unflatten(0, (len(losses), -1)), [name for name, _, _ in layers]
+    conclusive = all(seen.values())
     try:
-        first, changed = (loss(_outputs(model, of.flatten(0, 1)), y)[0] for of in (by_example, others_alike))
+        trial = _trial(model, x, names)
+        for mine in sides:
+            alike = torch.where(mine.view(-1, *[1] * (by_example.dim() - 1)), by_example, by_example[mine][:1])
+            if reason := _differs(trial, _trial(model, alike.flatten(0, 1), names), mine, lambda o: loss(o, y)):
+                return reason
+            conclusive &= not torch.equal(by_example, alike)
     except torch.OutOfMemoryError:
         raise  # the reference would need more
     except RuntimeError as error:
         return f"its examples cannot be tried out on a copy ({error})"
-    if not torch.isclose(first, changed, rtol=1e-3, atol=1e-5, equal_nan=True):
-        return "an example's loss depends on the examples beside it, and is another without them"
-    _remember(model, loss, "across", looks=LOOKS if seen and not torch.equal(by_example, others_alike) else 1)
+    _remember(model, loss, "across", looks=LOOKS if conclusive else 1)
     return None
 
 
-@torch.no_grad()
-def _outputs(model: nn.Module, x: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Trial:
+    """Outputs of a pass, the inputs of every call of the named layers, and all buffers after it."""
+
+    outputs: Tensor
+    names: list[str]
+    inputs: list[Tensor]
+    buffers: dict[str, Tensor]
+
+
+@torch.enable_grad()  # without, some layers take another way; but nothing needs a gradient here
+def _trial(model: nn.Module, x: Tensor, layers: Iterable[str] = ()) -> Trial:
     """Of a copy, so that the model, its buffers and generators stay as they are, and draws are the same every time."""
     with torch.random.fork_rng([x.device] if x.device.type == "cuda" else []):
-        return copy.deepcopy(model)(x)
+        tried, names, inputs = copy.deepcopy(model).requires_grad_(False), [], []
+        for name in layers:
+
+            def remember(_: nn.Module, given: tuple[Tensor, ...], named: dict[str, Tensor], name: str = name) -> None:
+                if torch.is_grad_enabled():  # a pass for constants, as of public examples, has rows of its own
+                    names.append(name)
+                    inputs.extend(value.detach() for value in (*given, *named.values()))
+
+            tried.get_submodule(name).register_forward_pre_hook(remember, with_kwargs=True)
+        outputs = tried(x)
+    outputs = outputs.detach() if isinstance(outputs, Tensor) else outputs  # a copy's forward may be another's
+    return Trial(outputs, names, inputs, dict(tried.named_buffers()))
+
+
+def _differs(one: Trial, other: Trial, mine: Tensor, losses_of: Callable[[Tensor], Tensor]) -> str | None:
+    """What of the examples that are ``mine`` (B,), the same in both trials, is not, in words."""
+    _refuse_kept(one, other)
+    comparable = one.names == other.names  # not where fewer calls are made of shorter texts
+    for name, *inputs in zip(one.names, one.inputs, other.inputs, strict=True) if comparable else ():
+        rows = [_rows(of_trial, len(mine)) for of_trial in inputs]
+        if any(of_trial is None for of_trial in rows) or not _same(*(of_trial[mine] for of_trial in rows)):
+            return NOT_ALONE.format(name or "the model")
+    if not _same(*(losses_of(trial.outputs)[mine] for trial in (one, other))):
+        return "an example's loss depends on the examples beside it, and is another without them"
+    return None
+
+
+def _refuse_kept(one: Trial, other: Trial, *, but: Collection[str] = ()) -> None:
+    for name, buffer in one.buffers.items():
+        if name not in but and not torch.isclose(buffer, other.buffers[name], rtol=0.0, atol=0.0, equal_nan=True).all():
+            raise ValueError(
+                f"{name}: expected a buffer that does not depend on the examples; got one that keeps something of what "
+                "it sees, which would be released with the model, and nothing accounts for it"
+            )
+
+
+def _rows(value: Tensor, examples: int) -> Tensor | None:
+    """Those of every example, (B, r, …), if each has as many."""
+    return value.unflatten(0, (examples, -1)) if len(value) % examples == 0 else None
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two results of the same draws are, but for rounding, which is relative to the largest."""
+    if one.shape != other.shape or not one.is_floating_point():
+        return torch.equal(one, other)
+    largest = one.nan_to_num(0.0, 0.0, 0.0).abs().max().item() if one.numel() else 0.0
+    return bool(torch.isclose(one, other, rtol=1e-3, atol=1e-5 * largest, equal_nan=True).all())
 
 
 def _known(model: nn.Module, loss: Loss, question: str) -> bool:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from lib import gaussian
-from lib.grads import Groups, clipped_mean, clipped_sum
+from lib.grads import Groups, check_buffers, clipped_mean, clipped_sum
 from lib.methods import Public, refuse
 from lib.methods._converged import Converged
 from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, MICROBATCH, check_norm, cross_entropy
@@ -46,19 +46,21 @@ class BatchClipping(DPSGD):
         self.mixed_precision = run.mini_set_size > 1  # a mean gradient is float32 before it is clipped
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
         self._converged = Converged(model) if run.fix_converged != "never" else None
-        self._groups: Groups | None = None  # of this epoch
+        self._groups: Groups | None = None  # of this epoch, and of this clip norm
+        self._grouped_for: float | None = None
+        self._buffers_checked = False
         # What the optimiser follows, of every step: one vector, for the same reason as in clipped_mean.
         whole = Groups(model, math.inf)
         self._noised = whole.zeros()
         self._parts = whole.parts(self._noised)
 
     def prepare(self, model: nn.Module, public: Public | None) -> None:
-        self._groups = None
+        self._grouped_for = None
         if self._converged:
             self._converged.fix(model)
 
     def groups(self, model: nn.Module, step: int) -> Groups:
-        """What is clipped together at ``step``, and to which norm; the same throughout an epoch."""
+        """What is clipped together at ``step``, and to which norm."""
         return Groups(model, self.clip_norm(step))
 
     def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
@@ -68,12 +70,17 @@ class BatchClipping(DPSGD):
 
     def _summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor:
         """The same as one vector."""
-        groups = self._groups = self._groups or self.groups(model, step)
+        if self._grouped_for != (clip_norm := self.clip_norm(step)):
+            self._groups, self._grouped_for = self.groups(model, step), clip_norm
+        groups = self._groups
         if self.run.mini_set_size == 1:
             total, _ = clipped_sum(
                 model, cross_entropy, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type]
             )
             return torch.cat([part.flatten() for part in total.values()])
+        if len(x) > 1 and not self._buffers_checked:  # what a mini-set changes besides its gradient is not clipped
+            check_buffers(model, x)
+            self._buffers_checked = True
         active = self._converged.active if self._converged else None
         if len(x) == 1 and self.run.norm == "batch":  # which cannot normalise one: like none, without a gradient
             x, y = x[:0], y[:0]
