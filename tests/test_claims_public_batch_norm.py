@@ -76,7 +76,7 @@ def test_the_privacy_claim_is_judged_by_the_measured_sensitivity(printed, sound,
     verdict = judged(PRIVACY, fill)
     assert verdict.status == status
     assert f"moves the sum of the clipped gradients by {printed:.1f} C, where 2 C is allowed" in verdict.evidence
-    assert "(found: example 3 as noise)" in verdict.evidence
+    assert "(by a search that changes one example: example 3 as noise)" in verdict.evidence
     assert f"beside: statistics that are sound: {sound:.2f} C (" in verdict.evidence
     assert bool(verdict.contrary) == ((printed > 2) != (sound > 2))
 

@@ -9,7 +9,8 @@ import nbformat
 import pytest
 from test_mistakes import ROOT, command
 
-from lib import registry, tables
+from lib import claims, ledger, registry, tables
+from lib.store import Store, folder
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -18,6 +19,20 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def test_every_exhibit_stands_beside_its_notebook(name):
     (line,) = (line for line in README.splitlines() if f"(notebooks/{tables.load(name).notebook}.ipynb) |" in line)
     assert f"`{name}`" in line
+
+
+def test_what_it_says_first_is_what_the_claims_say():
+    said = {
+        "SI-DPSGD has the privacy of DPSGD": "fails",
+        "SI-DPSGD is more accurate than DPSGD at the same proven ε": "fails",
+        "Batch norm with public images adds no privacy loss": "fails",
+        "MNIST at equal ε: batch clipping against individual clipping": "fails",
+        "BN networks tolerate weight noise": "holds",
+    }
+    store = Store(folder("cpu"))
+    found = {claim.name: ledger.verdict(claim, store)[0].status for claim in claims.every() if claim.name in said}
+    assert "**Found so far**" in README
+    assert found == said
 
 
 def test_a_method_is_one_file(tmp_path):

@@ -143,7 +143,8 @@ def _dropped(
         ok = (drop > points) is more
         apart = clear(drop - points, clean, cell, of=1 if ok else len(of_cells))
         text = f"{row} at σ = {column:g}: {told(cell)}, {drop:.2f} less than without noise"
-        parts.append((ok if apart else None, text + ("" if apart else f" (not told apart from {points:g})")))
+        why = "" if apart else f" (not told apart from the {points:g} points allowed)"
+        parts.append((ok if apart else None, text + why))
     return parts
 
 

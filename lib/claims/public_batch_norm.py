@@ -42,7 +42,7 @@ def _no_privacy_loss(tier: str, store: Store) -> Verdict:
     sound = ", ".join(f"{largest[name]['multiple']:.2f} C ({name})" for name in SOUND)
     moved = (
         f"{BN}: one replaced example moves the sum of the clipped gradients by {printed['multiple']:.1f} C, where 2 C "
-        f"is allowed (found: {printed['how']})"
+        f"is allowed (by a search that changes one example: {printed['how']})"
     )
     within = max(largest[name]["multiple"] for name in SOUND) <= 2 + ROUNDING
     return verdict(

@@ -67,7 +67,7 @@ def _at_the_same_claim(
             ok, why = above(one, other, of=len(found))
             gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
             text = f"{head(name, column)}: {row} {told(one)}, {as_much} {told(other)}{gap}{why}"
-            text += f", with as much as PLD asks for {told(own[rival, column])}"
+            text += f" (with the noise that PLD asks for at the same ε, {rival} has {told(own[rival, column])})"
             fairest.append((ok, text))
             continue
         elif ok is False:
