@@ -7,7 +7,7 @@ constant step size (its noise is scaled by the step size of the moment: with one
 v1's C = 3.1, noise from the ε that it *claims*, by the accountant that v1 used.  Where ε is large, the number of steps
 limits what is learnt, hence small batches; where it is small, noise does, hence large batches and short runs.  With
 layer norm steps may be larger, and batches are large for every ε.  abadi's dense network gains from long runs in very
-large batches where ε ≥ 1, and from having no momentum, as in abadi; a row beside it has some.  The plain LeNet-5
+large batches where ε ≥ 1, without momentum, as in abadi; a row beside it has momentum there, too.  The plain LeNet-5
 searches with all its epochs where ε ≥ 3: with a quarter of them, and so much less noise, it chose longer ones.  (In
 :mod:`lib.tables.mnist_dp_batches`, where all rows search with a quarter, it is less accurate at ε = 3 than at 1.)
 
@@ -47,8 +47,8 @@ COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05, 0.025)
 class Network(NamedTuple):
     """A row: its method, model, norm, and activation under clipping; epochs, as a factor on the tier's; whether its
     batches are always large; down to which ε it has the sizes of ε = 1; whether it searches with all its epochs where
-    ε ≥ 3; whether examples have several views; whether DPSGD has momentum; of v1's batch norm, whether it has it,
-    and where it is tested."""
+    ε ≥ 3; whether examples have several views; whether DPSGD has momentum where ε ≥ 1; of v1's batch norm, whether
+    it has it, and where it is tested."""
 
     method: str
     model: str
@@ -159,7 +159,7 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **
 
 def _private(network: Network, epsilon: float, settings: dict[str, Any]) -> Run:
     method = METHODS[network.method]
-    if not network.momentum:  # steps as long as momentum 0.9 would make them in the long run
+    if not network.momentum and epsilon >= 1:  # steps as long as momentum 0.9 would make them in the long run
         method, settings = method | {"momentum": 0.0}, settings | {"lr": 10 * settings["lr"]}
     return Run(
         method=network.method,
