@@ -51,7 +51,11 @@ def check_buffers(model: nn.Module, x: Tensor) -> None:
     """
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)]
     averages = {f"{name}.{of_layer}" for name, layer in layers for of_layer, _ in layer.named_buffers()}
-    _refuse_kept(*(_trial(model, rows) for rows in (x, x[:1].expand_as(x))), but=averages)
+    try:
+        trials = [_trial(model, rows) for rows in (x, x[:1].expand_as(x))]
+    except RuntimeError:  # torch's words for what cannot be copied
+        return
+    _refuse_kept(*trials, but=averages)
 
 
 def elsewhere(model: nn.Module, loss: Loss, losses: Tensor, layers: Uses) -> str | None:
