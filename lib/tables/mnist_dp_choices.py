@@ -4,7 +4,7 @@ v1 names neither the activation of LeNet-5 nor whether its layer norm has γ and
 has ReLU and a norm without them.  Clipped training lets the activations of a ReLU network grow, which tanh does not
 (Papernot et al. 2020, 2007.14191); and every parameter carries noise, so those that are not needed cost accuracy.  Nor
 does v1 say whether DPSGD has momentum: without it, steps are searched over a range ten times as long, which is what
-momentum .9 makes of them in the long run (three exploratory runs on validation examples asked for these rows).
+momentum .9 makes of them in the long run (three exploratory runs on validation examples asked for this row).
 """
 
 from typing import Any
@@ -17,7 +17,6 @@ NO_MOMENTUM = {"momentum": 0.0}
 ROWS = {
     "LeNet-5, tanh, as in the table": ("DPSGD (LeNet-5)", {}),
     "LeNet-5, ReLU": ("DPSGD (LeNet-5)", {"activation": "relu"}),
-    "LeNet-5, no momentum": ("DPSGD (LeNet-5)", NO_MOMENTUM),
     "LN-LeNet-5, ReLU, no γ and β, as in the table": ("DPSGD (LN-LeNet-5)", {}),
     "LN-LeNet-5, γ and β, the last layer too": ("DPSGD (LN-LeNet-5)", {"norm": "layer"}),
     "LN-LeNet-5, tanh": ("DPSGD (LN-LeNet-5)", {"activation": "tanh"}),
