@@ -67,7 +67,13 @@ class Preprocessing:
     def crop(self, images: Tensor) -> tuple[int, int]:
         """Size of a crop of ``images``, and by how much they are padded before."""
         size, padding = (SMALL_CROPS if self.dataset in SMALL_IMAGES else CROPS)[self.augmentation]
-        return size or images.shape[-1], padding
+        size, (height, width) = size or images.shape[-1], images.shape[-2:]
+        if height != width or size > width + 2 * padding:
+            raise ValueError(
+                f"augmentation: expected 'none' for images of {height}×{width}, of which no {size}×{size} can be cut "
+                f"when they are padded by {padding}; got {self.augmentation!r}"
+            )
+        return size, padding
 
     def training(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """uint8 (B, C, H, W) → float, with crops and flips drawn from ``generator``."""

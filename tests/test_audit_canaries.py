@@ -124,8 +124,12 @@ def test_v1s_mnist_settings_are_refuted_from_the_last_iterate():
         ({"released": "first"}, "released: expected one of last, transcript; got 'first'"),
         (
             {"run": make_run()},
-            "method: expected one of dpsgd, si_dpsgd, correlated_noise, or batch_clipping of mini-sets of one; "
+            "method: expected one of dpsgd, si_dpsgd, correlated_noise, or batch_clipping of mini-sets of one; .*; "
             "got 'non_private'",
+        ),
+        (
+            {"run": private(sampler="with_replacement")},
+            "a sampler other than with_replacement; .*; got 'dpsgd', 'with_replacement' and",
         ),
     ],
 )

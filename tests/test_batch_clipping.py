@@ -337,6 +337,16 @@ class TestPrivacy:
 
 
 class TestConverged:
+    @pytest.mark.parametrize("averaged_over", ["vectors", "examples"])
+    def test_the_noise_that_hides_a_weight_is_that_of_its_update(self, averaged_over):
+        model = models.build("lenet_300_100")
+        run = bc(fix_converged="epoch", noise_multiplier=2.0, clip_norm=0.5, averaged_over=averaged_over)
+        method = prepared(run, model)
+        method.backward(model, torch.zeros(0, 1, 28, 28), torch.zeros(0, dtype=torch.int64), 0)
+        for name in ("1.weight", "3.weight"):
+            noise = model.get_parameter(name).grad.std().item()
+            assert noise == pytest.approx(method._converged._stds[name], rel=0.02)
+
     def test_what_moves_less_than_noise_would_is_fixed_to_its_average(self):
         """Weight 0 oscillates with the noise's size, weight 1 drifts away, weight 2 walks with twice the noise."""
         model, rounds = nn.Linear(3, 1, bias=False), 200

@@ -19,6 +19,8 @@ BATCHES = {"sampler": "without_replacement", "neighbouring_relation": "replace_o
 RUNS = {
     "weight noise of a step": {"weight_noise_std": 0.1, "lr_schedule": "linear", "norm": "batch", "batch_size": 256},
     "weight noise of an epoch": {"weight_noise_std": 0.1, "weight_noise_draw": "epoch", "batch_size": 256},
+    "gradient norms under noise": {"weight_noise_std": 0.1, "weight_noise_draw": "epoch", "batch_size": 256}
+    | {"gradient_norm_examples": 20, "public_examples": 30},
     "augmented": {"model": "lenet5_tanh", "augmentation": "crop", "batch_size": 256},
     "noisy updates": {
         "method": "noisy_sgd",

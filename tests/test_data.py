@@ -147,9 +147,11 @@ def test_a_folder_in_a_files_place_is_refused(folder):
 
 def test_a_file_of_ones_own_is_a_data_set_and_what_is_not_one_is_refused(folder):
     np.savez(folder / "mine.npz", **ARRAYS)
+    np.savez(folder / "my-own.npz", **ARRAYS)
     np.savez(folder / "glove.npz", **ARRAYS)
-    assert len(data.load("mine").train_labels) == len(ARRAYS["train_labels"])
-    for name in ("yours", "glove", "../mine"):
+    for name in ("mine", "my-own"):
+        assert len(data.load(name).train_labels) == len(ARRAYS["train_labels"])
+    for name in ("yours", "glove", "../mine", ""):
         with pytest.raises(DataError, match=f"unknown data set '{name}'; .*, or the name of an .npz file of images in"):
             data.load(name)
     (folder / "mine.npz").write_bytes(b"")

@@ -9,10 +9,19 @@ import nbformat
 import pytest
 from test_mistakes import ROOT, command
 
+from lib import accounting as accounting  # of README's calls
 from lib import claims, ledger, registry, tables
-from lib.store import Store, folder
+from lib.store import Store
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+CALLS = re.findall(r"^(accounting\.\S.*?)  # (\d+\.\d+)", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("call", "told"), CALLS)
+def test_its_calls_give_the_numbers_beside_them(call, told):
+    assert f"{eval(call):.{len(told.partition('.')[2])}f}" == told
 
 
 @pytest.mark.parametrize("name", registry.names("tables"))
@@ -29,7 +38,7 @@ def test_what_it_says_first_is_what_the_claims_say():
         "MNIST at equal ε: batch clipping against individual clipping": "fails",
         "BN networks tolerate weight noise": "holds",
     }
-    store = Store(folder("cpu"))
+    store = Store()
     found = {claim.name: ledger.verdict(claim, store)[0].status for claim in claims.every() if claim.name in said}
     assert "**Found so far**" in README
     assert found == said

@@ -23,6 +23,14 @@ def test_without_augmentation_images_are_only_scaled():
     assert torch.equal(plain.testing(x), as_input(x))
 
 
+@pytest.mark.parametrize("shape", [(28, 36), (16, 16)])
+@pytest.mark.parametrize("of", ["training", "testing"])
+def test_images_of_which_no_crop_can_be_cut_are_refused(shape, of):
+    crops, x = Preprocessing("mine", "crop", "unit"), torch.zeros(2, 3, *shape, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=f"augmentation: expected 'none' for images of {shape[0]}×{shape[1]}"):
+        crops.training(x, seeded()) if of == "training" else crops.testing(x)
+
+
 @pytest.mark.parametrize("size", [8, 28, 32])
 def test_shifts_move_an_image_by_up_to_a_pixel_each_way(size):
     x, shifts = images(size, 1), Preprocessing("digits_rgb" if size == 8 else "mnist", "shift", "unit")

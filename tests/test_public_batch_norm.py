@@ -17,6 +17,17 @@ K, BATCH, PUBLIC = 3, 6, 5
 STATISTICS = ["mixed", "per_example", "public"]
 
 
+def test_statistics_are_those_of_the_network_as_it_is():
+    """What is held while parameters do not change is not held for longer."""
+    model, x, public = models.build("lenet5", norm="public_batch"), torch.rand(4, 1, 28, 28), torch.rand(8, 1, 28, 28)
+    together = WithPublic(model, public, statistics="public").train()
+    together(x)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)
+    torch.testing.assert_close(together(x), WithPublic(model, public, statistics="public").train()(x))
+
+
 def network(affine: bool = True) -> nn.Sequential:
     return nn.Sequential(
         nn.Unflatten(1, (2, 3, 3)),

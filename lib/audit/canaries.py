@@ -78,21 +78,26 @@ class Canaries(nn.Module):
 def fits(run: Run) -> bool:
     """Whether the run clips every example's whole gradient by itself: of batch clipping, mini-sets of one do (bc's IC).
 
-    An empty place is then an example without a gradient, so that the attack is one under replace-one, too.
+    An empty place is then an example without a gradient, so that the attack is one under replace-one, too.  Not where
+    examples share statistics, nor where batches are drawn with replacement: there an empty place is two examples
+    changed, one removed and one added.
     """
-    return run.method in METHODS or (run.method == "batch_clipping" and run.mini_set_size == 1)
+    alone = run.method in METHODS or (run.method == "batch_clipping" and run.mini_set_size == 1)
+    return alone and run.statistics != "mixed" and run.sampler != "with_replacement"
 
 
 def attack(run: Run, *, examples: int, canaries: int = 2000, released: str = "last") -> Attack:
     """Train as ``run`` says, but for its data and its model: ``canaries`` among ``examples``.
 
-    Raises ``ValueError`` for a method that does not clip every example by itself, and for more canaries than examples.
+    Raises ``ValueError`` for a run that canaries do not fit (:func:`fits`), and for more canaries than examples.
     """
     if released not in RELEASED:
         raise ValueError(f"released: expected one of {', '.join(RELEASED)}; got {released!r}")
     if not fits(run):
         raise ValueError(
-            f"method: expected one of {', '.join(METHODS)}, or batch_clipping of mini-sets of one; got {run.method!r}"
+            f"method: expected one of {', '.join(METHODS)}, or batch_clipping of mini-sets of one; "
+            "a sampler other than with_replacement; and statistics other than mixed; "
+            f"got {run.method!r}, {run.sampler!r} and {run.statistics!r}"
         )
     if not 1 <= canaries <= examples:
         raise ValueError(f"canaries: expected 1 to {examples}, the number of examples; got {canaries}")

@@ -123,13 +123,8 @@ def _mechanism(record: Record) -> Mechanism:
 
 
 def _attacked(run: Run) -> bool:
-    """Not by methods that the canaries do not fit, nor without noise.
-
-    Nor with batches drawn with replacement: a canary that is not there leaves its place empty, and where places matter
-    that is two examples changed, one removed and one added.
-    """
-    fits = canaries.fits(run) and run.statistics != "mixed" and run.sampler != "with_replacement"
-    return fits and bool(run.noise_multiplier)
+    """Not where the canaries do not fit, nor without noise."""
+    return canaries.fits(run) and bool(run.noise_multiplier)
 
 
 def audited(run: Run, examples: int) -> Audit:

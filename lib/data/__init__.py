@@ -65,13 +65,13 @@ def load(name: str, *, device: torch.device | str = "cpu") -> Dataset:
 
 def _is_own(name: str) -> bool:
     """Whether somebody put a file of this name there, beside those that are known."""
-    return name.isidentifier() and name not in WORD_VECTORS.values() and (folder() / f"{name}.npz").exists()
+    return Path(name).name == name and name not in WORD_VECTORS.values() and (folder() / f"{name}.npz").exists()
 
 
 def folder() -> Path:
     """Where data files are looked for and downloaded to."""
-    if FOLDER_VARIABLE in os.environ:
-        return Path(os.environ[FOLDER_VARIABLE]).expanduser()
+    if given := os.environ.get(FOLDER_VARIABLE):
+        return Path(given).expanduser()
     here = Path("data")
     return here.resolve() if here.is_dir() else Path(__file__).resolve().parent.parent.parent / "data"
 

@@ -54,24 +54,22 @@ def budget(run: Run, sampler: Sampler, discount: float = 1.0) -> Budget:
 
 @lru_cache(maxsize=64)
 def _budget(run: Run, sampler: Sampler, discount: float) -> Budget:
-    z, planned = run.noise_multiplier, run.epochs * sampler.steps_per_epoch
+    z, steps = run.noise_multiplier, run.epochs * sampler.steps_per_epoch
     if z is None and run.epsilon is None:
         raise ValueError(f"noise_multiplier: expected one, or an epsilon, for method {run.method!r}; got None")
     if run.clip_norm is None and z != 0:
         raise ValueError(f"clip_norm: expected one for method {run.method!r}, unless noise_multiplier is 0; got None")
     counted, events = {"delta": run.delta, "accountant": run.accountant}, partial(_events, run, sampler, discount)
     if z is None:
-        z = accounting.smallest_noise(lambda z: events(z, planned), epsilon=run.epsilon, **counted)
-        return Budget(run, sampler, discount, z, planned)
-    if run.epsilon is None:
-        if z:
-            accounting.composed_epsilon(events(z, planned), **counted)  # what it refuses is refused before training
-        return Budget(run, sampler, discount, z, planned)
-    if accounting.composed_epsilon(events(z, planned), **counted) <= run.epsilon:
-        return Budget(run, sampler, discount, z, planned)
-    steps = accounting.most_steps(lambda steps: events(z, steps), epsilon=run.epsilon, **counted)
-    if steps == 0:
-        raise ValueError(f"epsilon: expected enough for one step at noise multiplier {z:g}; got {run.epsilon!r}")
+        z = accounting.smallest_noise(lambda z: events(z, steps), epsilon=run.epsilon, **counted)
+    elif z or run.epsilon is not None:
+        spent = accounting.composed_epsilon(events(z, steps), **counted)  # what it refuses is refused before training
+        if run.epsilon is not None and spent > run.epsilon:
+            steps = accounting.most_steps(lambda steps: events(z, steps), epsilon=run.epsilon, **counted)
+            if steps == 0:
+                raise ValueError(
+                    f"epsilon: expected enough for one step at noise multiplier {z:g}; got {run.epsilon!r}"
+                )
     return Budget(run, sampler, discount, z, steps)
 
 

@@ -73,7 +73,7 @@ class Training:
             self.model.eval()(x)
         except torch.OutOfMemoryError:
             raise  # for which the model is not to blame
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             shape, run = tuple(x.shape[1:]), self.run
             made = f"what {run.augmentation!r} makes of {run.dataset!r}"
             raise ValueError(f"model: expected one that takes {shape}, {made}; got {run.model!r}: {error}") from error
@@ -112,14 +112,13 @@ class Training:
         """
         run, model, draws = self.run, self.model, self.generators["weight noise"]
         whole_epoch = run.weight_noise_draw == "epoch"
+        set_noise(model, run, draws)
         if not self._losses:
+            self.method.prepare(model, self._public)  # which draws weight noise, too
             self._opening = {name: of_purpose.get_state() for name, of_purpose in self.generators.items()}
         else:  # its batches and its noise are drawn once more
             for name in ("sampling", "weight noise") if whole_epoch else ("sampling",):
                 self.generators[name].set_state(self._opening[name])
-        set_noise(model, run, draws)
-        if not self._losses:
-            self.method.prepare(model, self._public)
         model.train()
         with held_noise(model) if whole_epoch else nullcontext():
             yield self.method.batches(self.generators["sampling"], self.step)

@@ -38,7 +38,7 @@ class Checkpoint:
     """The checkpoint of ``run`` on ``device``, at ``path``."""
 
     def __init__(self, path: Path, run: Run, device: torch.device) -> None:
-        self.path, self._last = path, time.monotonic()
+        self.path, self._last = Path(path), time.monotonic()
         kind = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         self._belongs = {"run": run.id, "code": _code(), "torch": torch.__version__, "device": kind}
 
