@@ -52,7 +52,7 @@ def check_buffers(model: nn.Module, x: Tensor) -> None:
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)]
     averages = {f"{name}.{of_layer}" for name, layer in layers for of_layer, _ in layer.named_buffers()}
     try:
-        trials = [_trial(model, rows) for rows in (x, x[:1].expand_as(x))]
+        trials = [_trial(model, rows) for rows in (x, torch.zeros_like(x))]
     except RuntimeError:  # torch's words for what cannot be copied
         return
     _refuse_kept(*trials, but=averages)

@@ -4,10 +4,19 @@ DPSGD has a step size that falls to 0.  SI-DPSGD, whose noise is scaled by the s
 one (v1 leaves η_t open), no momentum, as in v1's algorithm 1, and the clip norm and accountant of v1's code.
 """
 
+from dataclasses import replace
+
+from lib.run import Run
+
 METHODS = {
     "dpsgd": {"clip_norm": 0.5, "momentum": 0.9, "lr_schedule": "linear", "accountant": "pld"},
     "si_dpsgd": {"clip_norm": 3.1, "accountant": "rdp_2020"},
 }
+
+
+def without_momentum(run: Run) -> Run:
+    """``run`` with steps as long as momentum 0.9 makes them in the long run."""
+    return replace(run, momentum=0.0, lr=10 * run.lr)
 
 
 def regime(epsilon: float | None, as_at_1: float = 1.0) -> int:

@@ -12,32 +12,33 @@ from typing import Any
 from lib.run import Run
 from lib.tables import Table, mnist_si_dpsgd
 from lib.tables._choices import Choices
+from lib.tables._dpsgd import without_momentum
 
-NO_MOMENTUM = {"momentum": 0.0}
+NO_MOMENTUM = "LN-LeNet-5, no momentum"
 ROWS = {
     "LeNet-5, tanh, as in the table": ("DPSGD (LeNet-5)", {}),
     "LeNet-5, ReLU": ("DPSGD (LeNet-5)", {"activation": "relu"}),
     "LN-LeNet-5, ReLU, no γ and β, as in the table": ("DPSGD (LN-LeNet-5)", {}),
     "LN-LeNet-5, γ and β, the last layer too": ("DPSGD (LN-LeNet-5)", {"norm": "layer"}),
     "LN-LeNet-5, tanh": ("DPSGD (LN-LeNet-5)", {"activation": "tanh"}),
-    "LN-LeNet-5, no momentum": ("DPSGD (LN-LeNet-5)", NO_MOMENTUM),
+    NO_MOMENTUM: ("DPSGD (LN-LeNet-5)", {}),
 }
 
 _CELLS = Choices(mnist_si_dpsgd.TABLE, ROWS, searched=True)
 
 
-def _step(row: str, lr: float) -> float:
-    return 10 * lr if ROWS[row][1] is NO_MOMENTUM else lr
-
-
-def cell(row: str, column: float, *, lr: float, **how: Any) -> Run:
+def cell(row: str, column: float, **how: Any) -> Run:
     """v1 Table 4's run at ε = ``column`` with the row's changes."""
-    return _CELLS.cell(row, column, lr=_step(row, lr), **how)
+    return _momentum(row, _CELLS.cell(row, column, **how))
 
 
-def tuning(row: str, column: float, *, lr: float, **how: Any) -> Run:
+def tuning(row: str, column: float, **how: Any) -> Run:
     """Its tuning runs with the row's changes."""
-    return _CELLS.tuning(row, column, lr=_step(row, lr), **how)
+    return _momentum(row, _CELLS.tuning(row, column, **how))
+
+
+def _momentum(row: str, run: Run) -> Run:
+    return without_momentum(run) if row == NO_MOMENTUM else run
 
 
 TABLE = Table(

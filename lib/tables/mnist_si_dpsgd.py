@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _public, printed
-from lib.tables._dpsgd import METHODS, regime
+from lib.tables._dpsgd import METHODS, regime, without_momentum
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05, 0.025)
 
@@ -158,18 +158,16 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **
 
 
 def _private(network: Network, epsilon: float, settings: dict[str, Any]) -> Run:
-    method = METHODS[network.method]
-    if not network.momentum and epsilon >= 1:  # steps as long as momentum 0.9 would make them in the long run
-        method, settings = method | {"momentum": 0.0}, settings | {"lr": 10 * settings["lr"]}
-    return Run(
+    run = Run(
         method=network.method,
         activation=network.activation,
         sampler="poisson",
         optimizer="sgd",
         epsilon=epsilon,
-        **method,
+        **METHODS[network.method],
         **settings,
     )
+    return run if network.momentum or epsilon < 1 else without_momentum(run)
 
 
 TABLE = Table(
