@@ -371,6 +371,17 @@ def test_bad_arguments_are_refused(how, message):
         clipped_sum(model, LOSS, torch.ones(1, 2), classes(1), **how)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_parameters_of_half_precision_are_refused(dtype):
+    """Their clipped sum would be longer than C."""
+    model = nn.Sequential(nn.Linear(2, 3)).to(dtype)
+    for implementation in IMPLEMENTATIONS:
+        with pytest.raises(ValueError, match=f"0.weight: expected float32 or float64, .*; got {dtype}"):
+            clipped_sum(
+                model, LOSS, torch.ones(1, 2, dtype=dtype), classes(1), clip_norm=1.0, implementation=implementation
+            )
+
+
 def test_gradients_are_switched_on_and_half_precision_off_inside():
     """Of half precision a clipped sum would be longer than C."""
     model, x, y = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 3)), torch.randn(8, 16), classes(8)

@@ -60,10 +60,10 @@ def clipped_sum(
     What the model draws, as dropout does, is drawn anew for every microbatch, and in the reference is the same for all
     of its examples.  Autocast is off inside: a bound of half precision is none.  Norms are products of float32 squares:
     the bound needs inputs of layers that are no longer than 1e15, beside which output gradients of 1e-19 count as 0.
-    Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, an unknown
-    implementation, rows that cannot be shared out among the examples, a model that keeps something of what it sees in a
-    buffer, and for batch norm on batch statistics, where no example has a gradient of its own; of private and public
-    examples together, ``joint`` takes it.
+    Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, parameters of half
+    precision, an unknown implementation, rows that cannot be shared out among the examples, a model that keeps
+    something of what it sees in a buffer, and for batch norm on batch statistics, where no example has a gradient of
+    its own; of private and public examples together, ``joint`` takes it.
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation: expected one of {', '.join(IMPLEMENTATIONS)}; got {implementation!r}")

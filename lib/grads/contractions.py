@@ -8,7 +8,6 @@ from torch import Tensor
 
 ROUNDING = 8  # units of rounding that an inner product of float32 numbers may be off by
 CHUNK = 256  # numbers whose squares are added up one after another
-HALF = (torch.float16, torch.bfloat16)  # too coarse, or too narrow, for squares
 LONGEST = 100_000  # numbers that an inner product may have to be off by no more: of 4 million alike, it is
 
 
@@ -33,7 +32,6 @@ def squares_of_vectors(values: Tensor) -> Tensor:
     One long float32 sum of squares comes out too small, by 1e-3 for millions of equal numbers, and a norm that is too
     small would break the bound.  Sums of :data:`CHUNK` squares, and their sum, are off by a few units of rounding.
     """
-    values = values.float() if values.dtype in HALF else values
     whole = values.shape[-1] // CHUNK * CHUNK
     chunks = torch.linalg.vector_norm(values[..., :whole].unflatten(-1, (-1, CHUNK)), dim=-1).square().sum(-1)
     rest = torch.linalg.vector_norm(values[..., whole:], dim=-1).square()
@@ -47,7 +45,6 @@ def squares_of(products: Tensor) -> Tensor:
     negative.  ‖Σ_t g_t‖² is at most (Σ_t ‖g_t‖)², so its error is a few units of rounding of that, which are added: a
     norm that is too large clips too much, one that is too small would break the bound.
     """
-    products = products.float() if products.dtype in HALF else products
     sizes = products.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt().sum(-1)
     squares = products.sum((-2, -1)).clamp(min=0.0)
     return squares + ROUNDING * torch.finfo(products.dtype).eps * sizes.square()

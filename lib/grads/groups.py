@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 Group = str | tuple[str, ...]  # the name of a module or parameter, or several
 WHOLE = ""  # the name of the one group when the whole gradient is clipped
+DTYPES = (torch.float32, torch.float64)  # of half precision a clipped sum is longer than C, and a small square 0
 LEAST = 1e-15  # a norm as long as this comes out as 0, where squares of 10⁸ numbers are too small for float32
 
 
@@ -43,6 +44,8 @@ class Groups:
             if not under:
                 raise ValueError(f"clip_norm: expected a group for {parameter!r}; got {', '.join(owners)}")
             self.of[parameter] = owners[max(under, key=len)]
+            if value.dtype not in DTYPES:
+                raise ValueError(f"{parameter}: expected float32 or float64, which keep a bound; got {value.dtype}")
             place = self.of[parameter], self._scales.get(parameter)
             if place != alike:
                 first, alike = parameter, place
