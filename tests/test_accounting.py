@@ -177,6 +177,10 @@ def test_a_budget_out_of_reach_is_named():
         accounting.noise_multiplier(epsilon=1e12, accountant="rdp", **run)
     with pytest.raises(ValueError, match=r"^epsilon: expected less than .*, which 10,000,000 steps spend; got 9.0$"):
         accounting.steps(epsilon=9.0, noise_multiplier=1e4, sampling_prob=Q, accountant="rdp")
+    with pytest.raises(
+        ValueError, match=r"^delta: expected less, as it alone covers every example: ε is 0, what 'pld'"
+    ):
+        accounting.noise_multiplier(epsilon=1.0, sampling_prob=1e-7, steps=10, delta=1e-5, accountant="pld")
 
 
 def test_whole_numbers_of_either_type_are_one_event():

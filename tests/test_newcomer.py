@@ -1,5 +1,6 @@
 """What README promises a newcomer, done to the letter."""
 
+import ast
 import re
 import shutil
 import sys
@@ -10,7 +11,7 @@ import pytest
 from test_mistakes import ROOT, command
 
 from lib import accounting as accounting  # of README's calls
-from lib import claims, ledger, registry, tables
+from lib import claims, ledger, registry, sweep, tables
 from lib.store import Store
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,6 +23,42 @@ CALLS = re.findall(r"^(accounting\.\S.*?)  # (\d+\.\d+)", README, re.MULTILINE)
 @pytest.mark.parametrize(("call", "told"), CALLS)
 def test_its_calls_give_the_numbers_beside_them(call, told):
     assert f"{eval(call):.{len(told.partition('.')[2])}f}" == told
+
+
+FROM_PYTHON = README.partition("\n## From Python\n")[2].partition("\n## ")[0]
+FIRST = re.findall(r"```python\n(.*?)```", FROM_PYTHON, re.DOTALL)[0]
+
+
+def last_value(code: str) -> object:
+    """What the last line of ``code`` is, after all others."""
+    *lines, last = ast.parse(code).body
+    names: dict[str, object] = {}
+    exec(compile(ast.Module(lines, []), "README.md", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "README.md", "eval"), names)
+
+
+def test_its_first_block_trains_and_reports(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(sweep, "run", lambda table, **plan: asked.append((table.name, plan)))
+    summary = last_value(FIRST)
+    assert asked == [("mnist_noise", {"tier": "cpu", "seeds": 5, "minutes": 30})]
+    assert len(summary) == len(tables.load("mnist_noise").cells)
+    assert tables.load("mnist_noise").title in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("about", "kept"),
+    [
+        ("claimed and proven in the record", lambda privacy: 2.9 < privacy["proven"]["epsilon"] <= 3),
+        ("A search, for any sum", lambda multiple: multiple <= 2),
+        pytest.param("Canaries in orthogonal", lambda epsilon: epsilon >= 2, marks=pytest.mark.slow),
+        ("And the repair", lambda metrics: metrics["test_accuracy"] > 50),
+    ],
+)
+def test_its_other_blocks_do_what_they_say(about, kept):
+    (block,) = re.findall(rf"{about}[^\n]*:\n\n```python\n(.*?)```", FROM_PYTHON, re.DOTALL)
+    imports = "".join(re.findall(r"^(?:from \w|import).*\n", FROM_PYTHON, re.MULTILINE))
+    assert kept(last_value(imports + block))
 
 
 @pytest.mark.parametrize("name", registry.names("tables"))

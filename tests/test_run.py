@@ -109,6 +109,7 @@ def test_every_field_counts_in_the_id():
         ({"epsilon": 0.0}, "epsilon: expected more than 0.0; got 0.0"),
         ({"epsilon": -1}, "epsilon: expected more than 0.0; got -1.0"),
         ({"epsilon": math.inf}, "epsilon: expected a finite number; got inf"),
+        ({"lr": 10**400}, "lr: expected a finite number; got inf"),
         ({"delta": 0.0}, "delta: expected more than 0.0; got 0.0"),
         ({"delta": 1.0}, "delta: expected less than 1; got 1.0"),
         ({"noise_multiplier": -1.0}, "noise_multiplier: expected at least 0; got -1.0"),

@@ -34,8 +34,10 @@ def smallest_noise(spent: Callable[[float], float], budget: float, accountant: s
     lower = upper / 2
     while spent(lower) <= budget:
         if lower <= low:
-            most = f"less than {spent(low):.3g}, what {accountant!r} gives at noise multiplier {low:g}"
-            raise ValueError(f"epsilon: expected {most}; got {budget!r}")
+            gives = f"{accountant!r} gives at noise multiplier {low:g}"
+            if not spent(low):
+                raise ValueError(f"delta: expected less, as it alone covers every example: ε is 0, what {gives}")
+            raise ValueError(f"epsilon: expected less than {spent(low):.3g}, what {gives}; got {budget!r}")
         upper, lower = lower, max(lower / 2, low)
 
     def excess(log_z: float) -> float:  # the logarithm makes 1e-3 and 1e3 equally easy; clipped because ε may be 0 or ∞

@@ -1,6 +1,7 @@
 """What the fields of a run may be; each check raises in one line that names the field."""
 
 import math
+import sys
 from typing import Any
 
 from lib import accounting, schedules
@@ -66,7 +67,7 @@ LESS_THAN_1 = ("delta", "momentum", "statistics_share")
 def checked(name: str, kinds: tuple[type, ...], value: Any) -> Any:
     """``value`` as one of ``kinds``; a whole number where a float is meant becomes one, so 7 and 7.0 are one run."""
     if float in kinds and type(value) is int:
-        value = float(value)
+        value = float(value) if abs(value) <= sys.float_info.max else math.inf
     if type(value) not in kinds:
         expected = " or ".join(k.__name__ for k in kinds)
         raise TypeError(f"{name}: expected {expected}; got {value!r}")
