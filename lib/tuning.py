@@ -10,6 +10,7 @@ sweep both derive it from the stored records.
 
 import math
 from dataclasses import replace
+from functools import cache
 from statistics import fmean
 from typing import Any
 
@@ -104,13 +105,14 @@ def _scores(table: Table, row: Row, column: Column, tier: str, store: Store, fou
 def records(table: Table, row: Row, column: Column, tier: str, store: Store, point: Point) -> list[Record]:
     """The stored tuning runs that judge ``point``, the first seed's first; none if that is not stored."""
     run = table.tuning(row, column, tier=tier, **point)
-    seeds = [run] if point in table.points(row, column, tier) else _of_seeds(run)
+    seeds = (run,) if point in table.points(row, column, tier) else _of_seeds(run)
     return [record for run in seeds if (record := store.get(run))] if run in store else []
 
 
-def _of_seeds(run: Run) -> list[Run]:
-    """``run`` under each of the seeds that judge a point beyond the grid, its own first."""
-    return [replace(run, seed=seed) for seed in range(SEEDS)]
+@cache
+def _of_seeds(run: Run) -> tuple[Run, ...]:
+    """``run`` under each of the seeds that judge a point beyond the grid, its own first; asked for over and over."""
+    return tuple(replace(run, seed=seed) for seed in range(SEEDS))
 
 
 def _winner(scores: list[float], examples: int) -> int:

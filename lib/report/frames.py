@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from itertools import count
-from statistics import fmean
+from math import sqrt
+from statistics import fmean, stdev
 
 import pandas as pd
-from scipy.stats import sem
 
 from lib import tuning
 from lib.report import privacy_words
@@ -60,7 +60,7 @@ def _accuracies(of_cell: list[Record]) -> dict[str, float | None]:
     return {
         "n": len(values),
         "mean": sum(values) / len(values) if values else None,
-        "stderr": float(sem(values)) if len(values) > 1 else None,
+        "stderr": stdev(values) / sqrt(len(values)) if len(values) > 1 else None,
         "lr": of_cell[0]["run"]["lr"] if of_cell else None,
     }
 
