@@ -56,7 +56,10 @@ def si_dpsgd_epsilon(
 def si_dpsgd_delta(
     *, epsilon: float, noise_multiplier: float, sampling_prob: float, steps: int, released: str = "last"
 ) -> float:
-    """The true δ at ``epsilon``, say the one that v1 claims; the inverse of :func:`si_dpsgd_epsilon`."""
+    """The true δ at ``epsilon``, say the one that v1 claims; the inverse of :func:`si_dpsgd_epsilon`.
+
+    1 without noise, 0 without steps.  Raises ``ValueError`` for values out of range.
+    """
     event, epsilon = Event(noise_multiplier, sampling_prob, steps), checked_epsilon(epsilon)
     check_name("released", released, RELEASED)
     if event.steps == 0:

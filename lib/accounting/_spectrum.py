@@ -74,7 +74,8 @@ class Spectrum:
     def sensitivity(self, *, period: int) -> float:
         """Of S g, in multiples of the clip norm, where an example takes part in one fixed step of every ``period``.
 
-        The worst is the first step: every later column is the same, cut shorter.
+        The worst is the first step: every later column is the same, cut shorter.  Raises ``ValueError`` for a
+        ``period`` of less than 1.
         """
         if not period >= 1:
             raise ValueError(f"period: expected at least 1; got {period!r}")

@@ -70,13 +70,17 @@ class Dataset:
     def hold_out(self, examples: int, generator: torch.Generator) -> "Dataset":
         """The same data with ``examples`` random training examples in the place of the test set, which is gone.
 
-        Tuning runs train on this, so they cannot look at the test set.
+        Tuning runs train on this, so they cannot look at the test set.  Raises ``ValueError`` unless some examples are
+        held out and some are left.
         """
         rest, (inputs, labels) = self.without("validation_examples", examples, generator)
         return replace(rest, test_inputs=inputs, test_labels=labels)
 
     def without(self, field: str, examples: int, generator: torch.Generator) -> tuple["Dataset", Examples]:
-        """The same data without ``examples`` random training examples, and those; ``field`` asked for that many."""
+        """The same data without ``examples`` random training examples, and those; ``field`` asked for that many.
+
+        Raises ``ValueError``, naming the field, unless some are taken and some are left.
+        """
         n = len(self.train_labels)
         if not 0 < examples < n:
             raise ValueError(f"{field}: expected 1 to {n - 1} of {self.name}'s training set; got {examples}")
