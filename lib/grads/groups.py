@@ -21,6 +21,9 @@ class Groups:
     given, ``of[parameter name]`` the index.  Norms are those of the gradient with every parameter's part multiplied by
     its entry in ``scales`` (1 where there is none).  ``parameters`` are the model's trainable ones, in order.  Where a
     gradient is one vector, ``stretches`` are neighbours that are clipped and scaled alike, ``{first's name: entries}``.
+
+    Raises ``ValueError`` for a clip norm that is not positive, a parameter in no group or of half precision, and a
+    group without any.
     """
 
     def __init__(
