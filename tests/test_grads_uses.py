@@ -253,6 +253,9 @@ def test_a_buffer_that_keeps_what_it_sees_is_refused():
     model, x, y = nn.Sequential(Running(), nn.Linear(4, 3)), torch.rand(8, 4), classes(8)
     for refused in (
         lambda: clipped_sum(model, LOSS, x, y, clip_norm=0.1),
+        lambda: clipped_sum(model, LOSS, x, y, clip_norm=0.1, microbatch_size=1),
+        lambda: clipped_sum(model, LOSS, x[:1], y[:1], clip_norm=0.1),
+        lambda: clipped_sum(model, LOSS, x, y, clip_norm=0.1, implementation="reference"),
         lambda: check_buffers(model, x),
     ):
         with pytest.raises(ValueError, match=r"0\.mean: expected a buffer that does not depend on the examples"):
@@ -277,7 +280,7 @@ def test_a_model_is_looked_at_again_with_another_loss():
 def test_a_loss_that_is_made_anew_for_every_step_is_the_same(anew, monkeypatch):
     model, x, y = nn.Linear(4, 3), torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
     clipped_sum(model, anew(), x, y, clip_norm=0.1)
-    monkeypatch.setattr(uses, "_trial", lambda *_: pytest.fail("looked again"))
+    monkeypatch.setattr(uses, "trial", lambda *_: pytest.fail("looked again"))
     clipped_sum(model, anew(), x, y, clip_norm=0.1)
 
 
@@ -408,7 +411,7 @@ def test_memory_that_runs_out_while_a_copy_is_tried_out_is_no_reason_for_the_ref
     def outputs(*_):
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(uses, "_trial", outputs)
+    monkeypatch.setattr(uses, "trial", outputs)
     with pytest.raises(torch.OutOfMemoryError):
         clipped_sum(nn.Linear(4, 3), LOSS, torch.randn(5, 4), classes(5), clip_norm=0.1)
 

@@ -12,9 +12,10 @@ For examples i = 1 … B with gradients g_i of their own losses, and clip norm C
     >>> total["weight"].shape, norms.shape
     (torch.Size([2, 2]), torch.Size([2]))
 
-Two implementations of one interface: ``reference`` (:mod:`lib.grads.reference`, ``vmap(grad)``, right for any model)
-and ``fast`` (:mod:`lib.grads.fast`, one forward and one backward to the layers' outputs).  A third, ``joint``
-(:mod:`lib.grads.joint`), is for losses that depend on each other, which nobody should want: it has to be asked for.
+Two implementations of one interface: ``reference`` (:mod:`lib.grads.reference`, ``vmap(grad)``, right for any model
+that ``vmap`` takes) and ``fast`` (:mod:`lib.grads.fast`, one forward and one backward to the layers' outputs).  A
+third, ``joint`` (:mod:`lib.grads.joint`), is for losses that depend on each other, which nobody should want: it has to
+be asked for.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,8 +59,9 @@ def clipped_sum(
 
     An example with a non-finite gradient counts as zero; its norm is returned as it is.  An empty batch gives zeros.
     What the model draws, as dropout does, is drawn anew for every microbatch, and in the reference is the same for all
-    of its examples.  Autocast is off inside: a bound of half precision is none.  Norms are products of float32 squares:
-    the bound needs inputs of layers that are no longer than 1e15, beside which output gradients of 1e-19 count as 0.
+    of its examples.  Autocast is off inside, and where a model has its own, gradients are clipped and summed in full
+    all the same: a bound of half precision is none.  Norms are products of float32 squares: the bound needs inputs of
+    layers that are no longer than 1e15, beside which output gradients of 1e-19 count as 0.
     Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, parameters of half
     precision, an unknown implementation, rows that cannot be shared out among the examples, a model that keeps
     something of what it sees in a buffer, and for batch norm on batch statistics, where no example has a gradient of
@@ -78,9 +80,9 @@ def clipped_sum(
     total = {}
     rows, size = _rows(x, y, most=1 if implementation == "joint" else None), microbatch_size or max(len(y), 1)
     with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-        uses.check_loss(model, loss, x, y)
         for part_x, part_y in zip(x.split(size * rows), y.split(size), strict=True):
             if len(part_y):
+                uses.check_kept(model, loss, part_x, part_y)
                 part, part_norms = IMPLEMENTATIONS[implementation](model, loss, part_x, part_y, groups)
                 norms.append(part_norms)
                 for name, value in part.items():

@@ -14,7 +14,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from lib.grads import reference, uses
 from lib.grads.groups import Groups
-from lib.grads.rules import rule_for
+from lib.grads.rules import least_dims, rule_for
+from lib.grads.uses import NotSupportedError
 
 
 @dataclass
@@ -48,17 +49,17 @@ def clipped_sum(
     used otherwise than by calling its layer, is handed to the reference, with a warning; and so is one in which an
     example's loss depends on other examples, unless that is meant: ``joint``.
     """
-    layers = trained_layers(model)
-    if not (reason := not_supported(model, layers)):
-        calls, losses = forward(model, layers, loss, x, y)
-        of_layers = [(call.name, call.layer, call.outputs) for call in calls]
-        reason = uses.elsewhere(model, loss, losses, of_layers)
-        reason = reason or (None if joint else uses.across(model, loss, x, y, losses, of_layers))
-    if reason:
+    try:
+        calls, losses = forward(model, trained_layers(model), loss, x, y)
+        if losses.requires_grad and not joint:
+            uses.check_alone(model, loss, x, y, losses, [(call.name, call.layer, call.outputs) for call in calls])
+    except NotSupportedError as reason:
         warnings.warn(f"{reason}; its gradients come from the slow reference implementation", stacklevel=3)
         return reference.clipped_sum(model, loss, x, y, groups)
 
     calls = [call for call in calls if call.outputs]
+    if not (calls and losses.requires_grad):  # what is trained has no part in the losses
+        return {}, losses.new_zeros(len(y), len(groups.names))
     outputs = [output for call in calls for output in call.outputs]
     gradients = iter(torch.autograd.grad(losses.sum(), outputs, allow_unused=True))
     contractions, squares = {}, {}
@@ -66,7 +67,9 @@ def clipped_sum(
         of_call = [next(gradients) for _ in call.outputs]
         of_call = [losses.new_zeros(s) if g is None else g for s, g in zip(call.shapes, of_call, strict=True)]
         prefix = f"{call.name}." if call.name else ""
-        inputs, of_call = _by_row(call.name, call.inputs, len(y)), _by_row(call.name, of_call, len(y))
+        inputs, of_call = (
+            _by_row(call.name, _in_full(call.layer, values), len(y)) for values in (call.inputs, of_call)
+        )
         for name, contraction in rule_for(call.layer)(call.layer, inputs, of_call).items():
             if prefix + name in groups.of:
                 contractions[prefix + name] = contraction
@@ -81,6 +84,12 @@ def clipped_sum(
         return {name: torch.zeros_like(model.get_parameter(name)) for name in contractions}, norms
     factors = groups.factors(norms)
     return {name: c.weighted_sum(factors[:, groups.of[name]]) for name, c in contractions.items()}, norms
+
+
+def _in_full(layer: nn.Module, calls: list[Tensor]) -> list[Tensor]:
+    """In the precision of the layer's parameters, which a model's own autocast lowers: a sum of half would be off."""
+    dtype = next(layer.parameters(recurse=False)).dtype
+    return [call.to(dtype) if call.is_floating_point() else call for call in calls]
 
 
 def _by_row(name: str, calls: list[Tensor], examples: int) -> list[Tensor]:
@@ -98,35 +107,45 @@ def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
     return {name: m for name, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))}
 
 
-def not_supported(model: nn.Module, layers: dict[str, nn.Module]) -> str | None:
-    """Why the gradients of ``model`` cannot be had from its layers' inputs and output gradients, if they cannot."""
+def check_layers(model: nn.Module, layers: dict[str, nn.Module]) -> None:
+    """``NotSupportedError`` for a trained layer that has no rule, and for a parameter that two of them share."""
     for name, layer in layers.items():
         own = {parameter for parameter, _ in layer.named_parameters(recurse=False)}
         if rule_for(layer) is None or not own <= {"weight", "bias"}:
-            return f"{name or 'the model'} ({type(layer).__name__}) has no rule for per-example gradients"
+            raise NotSupportedError(
+                f"{name or 'the model'} ({type(layer).__name__}) has no rule for per-example gradients"
+            )
         if "forward" in vars(layer):
-            return f"{name or 'the model'} has another forward than its class"
+            raise NotSupportedError(f"{name or 'the model'} has another forward than its class")
         if isinstance(layer, nn.Embedding) and (layer.scale_grad_by_freq or layer.max_norm is not None):
-            return f"{name or 'the model'} (Embedding with scale_grad_by_freq or max_norm) has no rule for that"
+            raise NotSupportedError(
+                f"{name or 'the model'} (Embedding with scale_grad_by_freq or max_norm) has no rule for that"
+            )
     named = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     if len(named) > len(list(model.named_parameters())):
-        return "a parameter is shared by two layers"
-    return None
+        raise NotSupportedError("a parameter is shared by two layers")
 
 
 def forward(
     model: nn.Module, layers: dict[str, nn.Module], loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor
 ) -> tuple[list[Calls], Tensor]:
-    """What each of the ``layers`` saw in one pass, and its losses (B,)."""
-    calls = {layer: Calls(name, layer) for name, layer in layers.items()}
+    """What each of the ``layers`` saw in one pass, and its losses (B,); ``NotSupportedError`` if that is not all."""
+    check_layers(model, layers)
+    calls, constant = {layer: Calls(name, layer) for name, layer in layers.items()}, set()
 
     def remember(layer: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor) -> None:
-        if not torch.is_grad_enabled():  # a pass for constants, as of the public examples, has no part in the loss
-            return
         call, (given,) = calls[layer], (*inputs, *named.values())
+        if not torch.is_grad_enabled():  # a pass for constants, as of the public examples, has no part in the loss
+            constant.add(layer)
+            return
+        if given.dim() < least_dims(layer):
+            raise NotSupportedError(f"{call.name or 'the model'} is called with one example, and not with a batch")
         call.inputs.append(given.detach())
         call.versions.append(given._version)
-        call.outputs.append(get_gradient_edge(output))
+        try:
+            call.outputs.append(get_gradient_edge(output))
+        except RuntimeError as error:  # within a transform of torch.func
+            raise NotSupportedError(f"{call.name or 'the model'} has no place in the graph ({error})") from error
         call.shapes.append(output.shape)
 
     # Before other hooks, which may change the output.
@@ -141,4 +160,8 @@ def forward(
     for call in calls.values():
         if [x._version for x in call.inputs] != call.versions:
             raise ValueError(f"{call.name}: expected its input unchanged; got one changed in place after it was used")
+        if not call.outputs and call.layer in constant:  # or its gradient is found in a pass of its own
+            raise NotSupportedError(f"{call.name} is only called without gradients")
+    if losses.requires_grad:
+        uses.check_elsewhere(model, loss, losses, [(call.name, call.layer, call.outputs) for call in calls.values()])
     return list(calls.values()), losses

@@ -38,11 +38,11 @@ def clipped_sum(
     if with_public and not any(layer.gradient for layer in with_public):
         return fast.clipped_sum(model, loss, x, y, groups, joint=True)
     layers = fast.trained_layers(model)
-    if fast.not_supported(model, layers) or not all(_has_rule(layer) for layer in layers.values()):
+    try:
+        calls, losses = fast.forward(model, layers, loss, x, y)
+    except uses.NotSupportedError:
         return reference.clipped(per_loss(model, loss, x, y), groups)
-
-    calls, losses = fast.forward(model, layers, loss, x, y)
-    if uses.elsewhere(model, loss, losses, [(call.name, call.layer, call.outputs) for call in calls]):
+    if not all(_has_rule(layer) for layer in layers.values()):
         return reference.clipped(per_loss(model, loss, x, y), groups)
     calls = [call for call in calls if call.outputs]
     outputs = [output for call in calls for output in call.outputs]

@@ -1,5 +1,6 @@
-"""The reference: every example's whole gradient, by ``torch.func``; right for any model, slow and large.
+"""The reference: every example's whole gradient, by ``torch.func``; slow and large.
 
+It is right for any model that ``vmap`` takes; of others, as ``nn.GRU`` or ``Embedding(max_norm=…)``, torch says so.
 The noise that a layer draws is the same for all examples of a batch, as in an ordinary forward pass.
 """
 

@@ -119,6 +119,15 @@ _RULES: dict[type[nn.Module], Rule] = {
 }
 
 
+def least_dims(layer: nn.Module) -> int:
+    """How many dimensions an input of ``layer`` has at least, with that of the examples: 4 of images, say."""
+    if isinstance(layer, nn.Conv2d):
+        return 4
+    if isinstance(layer, nn.LayerNorm):
+        return 1 + len(layer.normalized_shape)
+    return 1 if isinstance(layer, nn.Embedding) else 2
+
+
 def rule_for(layer: nn.Module) -> Rule | None:
     """The rule for ``layer``, None if there is none.
 

@@ -1,47 +1,51 @@
 """Whether layers' inputs and output gradients tell all of a model's per-example gradients, and each example's apart.
 
-A model is looked at until a pass has shown it, :data:`LOOKS` times at most, and again with another loss, and when
-others of its parameters are trained or its modes change.
+A model is looked at until a pass has shown it, :data:`~lib.grads.looks.LOOKS` times at most, and briefly at the 2nd,
+4th, 8th … pass; what is found to be mixed stays so.
 """
 
-import copy
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
-from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node
 from torch.nn.modules.batchnorm import _BatchNorm
 
-LOOKS = 10  # a last layer of zeros moves with the first step; of some models most examples never have a gradient
-NOT_ALONE = "a row of {} is not of one example alone"
-_looks: WeakKeyDictionary[nn.Module, Counter[Hashable]] = WeakKeyDictionary()
+from lib.grads import looks
+from lib.grads.looks import Loss
+from lib.grads.trials import Trial, refuse_kept, rows_of, same, trial
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+NOT_ALONE = "a row of {} is not of one example alone"
+
 Uses = Sequence[tuple[str, nn.Module, Sequence[GradientEdge]]]  # of trained layers: name, layer, where its outputs are
 
 
-def check_loss(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
-    """``ValueError`` for a loss that reaches the model's parameters otherwise than by its outputs.
+class NotSupportedError(Exception):
+    """Why the gradients of a model cannot be had from its layers' inputs and output gradients."""
+
+
+def check_kept(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
+    """``ValueError`` for a model that keeps something of x (B·r, …) in a buffer, and for a loss that reaches the
+    model's parameters otherwise than by its outputs.
 
     As with a penalty on the weights: that part of the gradient is of no example's, and would be left out.
     """
-    if not len(y) or _known(model, loss, "loss"):
+    if not len(y) or (look := looks.of(model, loss, "kept")).over:
         return
+    check_buffers(model, x)
     try:
-        outputs = _trial(model, x.unflatten(0, (len(y), -1))[0]).outputs
+        outputs = trial(model, x.unflatten(0, (len(y), -1))[0]).outputs
     except (RuntimeError, TypeError):  # torch's words for what cannot be copied, or does not take one example
+        look.take(conclusive=False)
         return
     if isinstance(outputs, Tensor) and loss(outputs, y[:1]).requires_grad:
         raise ValueError(
             "loss: expected a function of the model's outputs and the labels alone; got one of its parameters, too, "
             "whose gradient is no example's (weight decay is the optimiser's)"
         )
-    _remember(model, loss, "loss")
+    look.take(conclusive=True)
 
 
 def check_buffers(model: nn.Module, x: Tensor) -> None:
@@ -52,184 +56,134 @@ def check_buffers(model: nn.Module, x: Tensor) -> None:
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)]
     averages = {f"{name}.{of_layer}" for name, layer in layers for of_layer, _ in layer.named_buffers()}
     try:
-        trials = [_trial(model, rows) for rows in (x, torch.zeros_like(x))]
+        trials = [trial(model, rows) for rows in (x, torch.zeros_like(x))]
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError:  # torch's words for what cannot be copied
         return
-    _refuse_kept(*trials, but=averages)
+    refuse_kept(*trials, but=averages)
 
 
-def elsewhere(model: nn.Module, loss: Loss, losses: Tensor, layers: Uses) -> str | None:
-    """Which parameter is in the graph of ``losses`` more often than its layer was called, if one is; in words.
+def check_elsewhere(model: nn.Module, loss: Loss, losses: Tensor, layers: Uses) -> None:
+    """``NotSupportedError`` for a parameter that is in the graph of ``losses`` more often than its layer was called.
 
-    What a layer's rule knows of is its calls: of a weight that another layer uses too, a part of the gradient would be
-    missing, and so would its clipping.
+    What a layer's rule knows of is its calls: of a weight that is used otherwise, too, by another layer or in a
+    gradient that the model takes, a part of the gradient would be missing, and so would its clipping.
     """
-    if _known(model, loss, "elsewhere"):
-        return None
-    used, nodes = _graph(losses)
+    if (look := looks.of(model, loss, "elsewhere")).over:
+        return
+    used, nodes = _graph(losses, {output.node for _, _, outputs in layers for output in outputs})
     for name, layer, outputs in layers:
         called = sum(output.node in nodes for output in outputs)
         for parameter_name, parameter in layer.named_parameters(recurse=False):
             if used[parameter] > called:
-                return f"{name or 'the model'}.{parameter_name} is used otherwise than by calling its layer"
-    _remember(model, loss, "elsewhere")
-    return None
+                raise NotSupportedError(
+                    f"{name or 'the model'}.{parameter_name} is used otherwise than by calling its layer"
+                )
+    look.take(conclusive=True)
 
 
-def across(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, layers: Uses) -> str | None:
-    """Why rows of the ``layers`` are not of one example alone, if they are not; in words.
+def check_alone(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, layers: Uses) -> None:
+    """``NotSupportedError`` where rows of the ``layers`` are not of one example alone.
 
     An example's rows are taken to lie together.  Where time comes first, or where the model looks at the whole batch,
     they are not its own, and clipping their gradient bounds no example's.  That shows in the gradients of some
     examples' losses, or, where none flows from row to row, in rows and losses of theirs that change when all others are
-    made alike.  What a pass cannot show, as a last layer of zeros hides gradients before it, the next ones may.
-
-    Raises ``ValueError`` for a model that keeps something of what it sees in a buffer.
+    made alike, or are left out.  What a pass cannot show, as a last layer of zeros hides gradients before it, the next
+    ones may; and rows may change places in a later batch, as texts that are sorted by length do.
     """
-    if len(losses) < 2 or not any(outputs for _, _, outputs in layers) or _known(model, loss, "across"):
-        return None
+    if len(losses) < 2 or not any(outputs for _, _, outputs in layers):
+        return
+    look = looks.of(model, loss, "alone")
+    if not look.found:
+        if not look.over:
+            look.found, conclusive = _mixed(model, loss, x, y, losses, layers)
+            look.take(conclusive=conclusive)
+        elif look.asked & (look.asked - 1) == 0:
+            some = torch.randperm(len(losses), generator=torch.Generator().manual_seed(look.asked)) % 2 == 0
+            look.found, _ = _flows(losses, layers, [some.to(losses.device)])
+    if look.found:
+        raise NotSupportedError(look.found)
+
+
+def _mixed(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, layers: Uses) -> tuple[str | None, bool]:
+    """How examples are mixed, if they are, and whether the next pass has nothing more to show."""
     place = torch.arange(len(losses), device=losses.device)
-    # Whose rows are looked at, not the others': every second one's, and the first half's, and the other way round.
-    sides = [side for half in (place % 2 == 0, 2 * place < len(losses)) for side in (half, ~half)]
+    # Whose rows are looked at, not the others': by each binary digit of the place, so that any two are told apart.
+    ones = [(place >> digit) % 2 == 1 for digit in range((len(losses) - 1).bit_length())]
+    sides = [side for one in ones for side in (~one, one)]
+    reason, seen = _flows(losses, layers, sides)
+    if reason:
+        return reason, True
+    by_example, names, told_apart = x.unflatten(0, (len(losses), -1)), [name for name, _, _ in layers], True
+    try:
+        whole = trial(model, x, names)
+        for mine in sides:
+            alike = torch.where(mine.view(-1, *[1] * (by_example.dim() - 1)), by_example, by_example[mine][:1])
+            if reason := _differs(whole, trial(model, alike.flatten(0, 1), names), mine, lambda o: loss(o, y)):
+                return reason, True
+            told_apart &= not torch.equal(by_example, alike)
+        fewer = sides[0]
+        outputs = trial(model, by_example[fewer].flatten(0, 1)).outputs
+        if whole.drew:  # of fewer examples other numbers would be drawn: only the loss is asked
+            outputs = rows_of(whole.outputs, len(y))[fewer].flatten(0, 1)
+        if not same(loss(whole.outputs, y)[fewer], loss(outputs, y[fewer])):
+            return "an example's loss depends on how many there are", True
+    except torch.OutOfMemoryError:
+        raise  # the reference would need more
+    except RuntimeError as error:
+        return f"its examples cannot be tried out on a copy ({error})", True
+    return None, seen and told_apart
+
+
+def _flows(losses: Tensor, layers: Uses, sides: Iterable[Tensor]) -> tuple[str | None, bool]:
+    """Whether the losses of some examples have a gradient in others' rows, in words, and in every layer any."""
     outputs = [output for _, _, of_layer in layers for output in of_layer]
     seen = {name: not of_layer for name, _, of_layer in layers}
     for mine in sides:
         found = iter(torch.autograd.grad(losses[mine].sum(), outputs, retain_graph=True, allow_unused=True))
         for name, _, of_layer in layers:
             for gradient in filter(lambda found: found is not None, islice(found, len(of_layer))):
-                rows = _rows(gradient.nan_to_num(0.0, 0.0, 0.0), len(losses))  # 0 × NaN
+                rows = rows_of(gradient.nan_to_num(0.0, 0.0, 0.0), len(losses))  # 0 × NaN
                 if rows is None or rows[~mine].any():
-                    return NOT_ALONE.format(name or "the model")
+                    return NOT_ALONE.format(name or "the model"), False
                 seen[name] |= bool(rows.any())
-    by_example, names = x.unflatten(0, (len(losses), -1)), [name for name, _, _ in layers]
-    conclusive = all(seen.values())
-    try:
-        trial = _trial(model, x, names)
-        for mine in sides:
-            alike = torch.where(mine.view(-1, *[1] * (by_example.dim() - 1)), by_example, by_example[mine][:1])
-            if reason := _differs(trial, _trial(model, alike.flatten(0, 1), names), mine, lambda o: loss(o, y)):
-                return reason
-            conclusive &= not torch.equal(by_example, alike)
-    except torch.OutOfMemoryError:
-        raise  # the reference would need more
-    except RuntimeError as error:
-        return f"its examples cannot be tried out on a copy ({error})"
-    _remember(model, loss, "across", looks=LOOKS if conclusive else 1)
-    return None
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Outputs of a pass, the inputs of every call of the named layers, and all buffers after it."""
-
-    outputs: Tensor
-    names: list[str]
-    inputs: list[Tensor]
-    buffers: dict[str, Tensor]
-
-
-@torch.enable_grad()  # without, some layers take another way; but nothing needs a gradient here
-def _trial(model: nn.Module, x: Tensor, layers: Iterable[str] = ()) -> Trial:
-    """Of a copy, so that the model, its buffers and generators stay as they are, and draws are the same every time."""
-    with torch.random.fork_rng([x.device] if x.device.type == "cuda" else []):
-        tried, names, inputs = copy.deepcopy(model).requires_grad_(False), [], []
-        for name in layers:
-
-            def remember(_: nn.Module, given: tuple[Tensor, ...], named: dict[str, Tensor], name: str = name) -> None:
-                if torch.is_grad_enabled():  # a pass for constants, as of public examples, has rows of its own
-                    names.append(name)
-                    inputs.extend(value.detach() for value in (*given, *named.values()))
-
-            tried.get_submodule(name).register_forward_pre_hook(remember, with_kwargs=True)
-        outputs = tried(x)
-    outputs = outputs.detach() if isinstance(outputs, Tensor) else outputs  # a copy's forward may be another's
-    return Trial(outputs, names, inputs, dict(tried.named_buffers()))
+    return None, all(seen.values())
 
 
 def _differs(one: Trial, other: Trial, mine: Tensor, losses_of: Callable[[Tensor], Tensor]) -> str | None:
     """What of the examples that are ``mine`` (B,), the same in both trials, is not, in words."""
-    _refuse_kept(one, other)
     comparable = one.names == other.names  # not where fewer calls are made of shorter texts
     for name, *inputs in zip(one.names, one.inputs, other.inputs, strict=True) if comparable else ():
-        rows = [_rows(of_trial, len(mine)) for of_trial in inputs]
-        if any(of_trial is None for of_trial in rows) or not _same(*(of_trial[mine] for of_trial in rows)):
+        rows = [rows_of(of_trial, len(mine)) for of_trial in inputs]
+        if any(of_trial is None for of_trial in rows) or not same(*(of_trial[mine] for of_trial in rows)):
             return NOT_ALONE.format(name or "the model")
-    if not _same(*(losses_of(trial.outputs)[mine] for trial in (one, other))):
+    if not same(*(losses_of(of_trial.outputs)[mine] for of_trial in (one, other))):
         return "an example's loss depends on the examples beside it, and is another without them"
     return None
 
 
-def _refuse_kept(one: Trial, other: Trial, *, but: Collection[str] = ()) -> None:
-    for name, buffer in one.buffers.items():
-        if name not in but and not torch.isclose(buffer, other.buffers[name], rtol=0.0, atol=0.0, equal_nan=True).all():
-            raise ValueError(
-                f"{name}: expected a buffer that does not depend on the examples; got one that keeps something of what "
-                "it sees, which would be released with the model, and nothing accounts for it"
-            )
+def _graph(losses: Tensor, calls: Collection[Node]) -> tuple[Counter[Tensor], set[Node]]:
+    """How often each parameter is used in the graph, itself or what is made of it alone, and the graph's nodes.
 
-
-def _rows(value: Tensor, examples: int) -> Tensor | None:
-    """Those of every example, (B, r, …), if each has as many."""
-    return value.unflatten(0, (examples, -1)) if len(value) % examples == 0 else None
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether two results of the same draws are, but for rounding, which is relative to the largest."""
-    if one.shape != other.shape or not one.is_floating_point():
-        return torch.equal(one, other)
-    largest = one.nan_to_num(0.0, 0.0, 0.0).abs().max().item() if one.numel() else 0.0
-    return bool(torch.isclose(one, other, rtol=1e-3, atol=1e-5 * largest, equal_nan=True).all())
-
-
-def _known(model: nn.Module, loss: Loss, question: str) -> bool:
-    return _looks.get(model, Counter())[_state(model, loss, question)] >= LOOKS
-
-
-def _remember(model: nn.Module, loss: Loss, question: str, *, looks: int = LOOKS) -> None:
-    _looks.setdefault(model, Counter())[_state(model, loss, question)] += looks
-
-
-def _state(model: nn.Module, loss: Loss, question: str) -> Hashable:
-    trained = frozenset(parameter for parameter in model.parameters() if parameter.requires_grad)
-    modes = tuple(
-        (name, value)
-        for layer in model.modules()
-        for name, value in vars(layer).items()
-        if isinstance(value, bool | str)
-    )
-    return question, _identity(loss), trained, modes
-
-
-def _identity(value: object) -> Hashable:
-    """Of functions that are made anew for every step the same, if they are.
-
-    Of other objects a weak reference: it keeps no model alive, and is not that of a later one in the same place.
+    A weight is transposed, and noise added to it, before it is used: what is used is that, however often.
     """
-    if isinstance(value, partial):
-        return "partial", _identity(value.func), _identity(value.args), _identity(tuple(value.keywords.items()))
-    if isinstance(value, tuple):
-        return tuple(map(_identity, value))
-    if code := getattr(value, "__code__", None):
-        held = tuple(cell.cell_contents for cell in value.__closure__ or ())
-        given = (value.__defaults__, getattr(value, "__self__", None))
-        return code, _identity(held), _identity(given), repr(value.__kwdefaults__)
-    try:
-        found = ref(value)
-        hash(found)
-    except TypeError:  # numbers, words, lists
-        return type(value), repr(value)
-    return found
-
-
-def _graph(losses: Tensor) -> tuple[Counter[Tensor], set[Node]]:
-    """How many edges of the graph lead to each parameter, and the other nodes."""
-    found: Counter[Tensor] = Counter()
     seen, ahead = {losses.grad_fn}, [losses.grad_fn]
     while ahead:
         for node, _ in ahead.pop().next_functions:
-            if hasattr(node, "variable"):
-                found[node.variable] += 1
-            elif node is not None and node not in seen:
+            if node is not None and node not in seen:
                 seen.add(node)
                 ahead.append(node)
-    return found, seen
+    made_of: dict[Node, Tensor | None] = dict.fromkeys((*calls, losses.grad_fn))
+    for node in seen:
+        path = []
+        while node not in made_of:
+            path.append(node)
+            before = [earlier for earlier, _ in node.next_functions if earlier is not None]
+            if len(before) != 1:  # a parameter, or made of several
+                made_of[node] = getattr(node, "variable", None)
+            else:
+                (node,) = before
+        made_of |= dict.fromkeys(path, made_of[node])
+    edges = (later for node in seen if made_of[node] is None for later, _ in node.next_functions if later is not None)
+    return Counter(made_of[later] for later in edges if made_of[later] is not None), seen

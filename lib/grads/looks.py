@@ -1,0 +1,78 @@
+"""What a model was looked at for, and what was found; looked for anew when it is another question.
+
+It is with another loss, when others of the model's parameters are trained, and when its modes change.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+from weakref import WeakKeyDictionary, ref
+
+from torch import Tensor, nn
+
+LOOKS = 10  # a last layer of zeros moves with the first step; of some models most examples never have a gradient
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass
+class Look:
+    """At one model for one question: how often it was asked, and looked for, and what was found wanting, in words."""
+
+    asked: int = 0
+    taken: int = 0
+    found: str | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.taken >= LOOKS
+
+    def take(self, *, conclusive: bool) -> None:
+        """One of :data:`LOOKS`, or, if it was ``conclusive``, the last."""
+        self.taken += LOOKS if conclusive else 1
+
+
+_looks: WeakKeyDictionary[nn.Module, dict[Hashable, Look]] = WeakKeyDictionary()
+
+
+def of(model: nn.Module, loss: Loss, question: str) -> Look:
+    """The one there is so far, asked once more."""
+    look = _looks.setdefault(model, {}).setdefault(_state(model, loss, question), Look())
+    look.asked += 1
+    return look
+
+
+def _state(model: nn.Module, loss: Loss, question: str) -> Hashable:
+    trained = frozenset(parameter for parameter in model.parameters() if parameter.requires_grad)
+    modes = tuple(
+        (name, value)
+        for layer in model.modules()
+        for name, value in vars(layer).items()
+        if isinstance(value, bool | str)
+    )
+    return question, _identity(loss), trained, modes
+
+
+def _identity(value: object, within: tuple[object, ...] = ()) -> Hashable:
+    """Of functions that are made anew for every step the same, if they are; ``within``: those that hold this one.
+
+    Of other objects a weak reference: it keeps no model alive, and is not that of a later one in the same place.
+    """
+    if isinstance(value, partial):
+        given = (value.func, value.args, tuple(value.keywords.items()))
+        return "partial", _identity(given, within)
+    if isinstance(value, tuple):
+        return tuple(_identity(one, within) for one in value)
+    if code := getattr(value, "__code__", None):
+        if any(code is outer for outer in within):  # it calls itself
+            return code
+        within = (*within, code)
+        held = tuple(cell.cell_contents for cell in value.__closure__ or ())
+        given = (value.__defaults__, getattr(value, "__self__", None))
+        return code, _identity(held, within), _identity(given, within), repr(value.__kwdefaults__)
+    try:
+        found = ref(value)
+        hash(found)
+    except TypeError:  # numbers, words, lists
+        return type(value), repr(value)
+    return found
