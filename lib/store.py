@@ -146,8 +146,9 @@ class Store:
             raise refused
         try:
             write_text(path, _text(record), new=True)
-        except (FileExistsError, FileNotFoundError):  # by another writer, meanwhile, or just about to be
-            raise refused from None
+        except (FileExistsError, FileNotFoundError) as error:  # by another writer, meanwhile, or just about to be
+            no_folder = StoreError(f"{path.parent}: expected a folder to write results to; got {error}")
+            raise (refused if path.parent.is_dir() else no_folder) from error
         for part in parts(path):  # of writers that were killed, or are told so by what is gone
             part.unlink(missing_ok=True)
         self._paths[run.id] = path
@@ -164,8 +165,7 @@ def check_writable(root: Path) -> None:
     """``StoreError`` unless ``root`` is, or can be made, a folder to write to."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=root):
-            pass
+        tempfile.TemporaryFile(dir=root).close()
     except OSError as error:
         raise StoreError(f"{root}: expected a folder that results can be written to; got {error}") from error
 

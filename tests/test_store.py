@@ -204,6 +204,25 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path):
         Store(tmp_path / "results", read_only=False)
 
 
+@pytest.mark.parametrize("kind", ["a link that leads nowhere", "a file", "gone meanwhile"])
+def test_a_record_whose_folder_is_none_is_not_taken_for_stored(tmp_path, monkeypatch, kind):
+    results, folder = Store(tmp_path / "results", read_only=False), tmp_path / "results" / "a_table"
+    if kind == "a file":
+        folder.write_text("in the way")
+    elif kind == "a link that leads nowhere":
+        folder.symlink_to(tmp_path / "a disk that is not there")
+    else:
+        monkeypatch.setattr(store.tempfile, "NamedTemporaryFile", lambda **_: (_ for _ in ()).throw(_moved(folder)))
+    with pytest.raises(StoreError, match="a_table: expected a folder to write results to; got") as refused:
+        results.write("a_table", make_record(make_run(), 1.0))
+    assert not isinstance(refused.value, AlreadyStored)
+
+
+def _moved(folder: Path) -> FileNotFoundError:
+    folder.rmdir()
+    return FileNotFoundError(f"no such folder: {folder}")
+
+
 def test_smoke_results_never_lie_beside_the_real_ones():
     assert store.folder("cpu") == store.folder("paper") == store.RESULTS
     assert store.RESULTS not in store.folder("smoke").parents

@@ -250,6 +250,10 @@ def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypat
     public = replace(SMALL, cell=lambda *c, **k: replace(cell(*c, **k, lr=0.01), **PRETRAINED), tuning=None)
     with pytest.raises(data.DataError, match="no such file, and the download of cifar100 failed"):
         go(tmp_path, public)
+    (tmp_path / "results" / "small").symlink_to(tmp_path / "a disk that is not there")
+    with pytest.raises(StoreError, match="small: expected a folder that results can be written to"):
+        go(tmp_path)
+    (tmp_path / "results" / "small").unlink()
     (tmp_path / "results").rmdir()
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(StoreError, match="expected a folder that results can be written to"):

@@ -26,7 +26,7 @@ from lib import data, environment, tuning
 from lib.lease import leases
 from lib.plan import Plan
 from lib.run import Run
-from lib.store import Store, folder
+from lib.store import Store, check_writable, folder
 from lib.sweep._pool import WorkerDied, watched, workers
 from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, shares, tidy, work
 from lib.tables import Table
@@ -84,6 +84,8 @@ def run(
     tidy(root, (asked for stage in stages for asked in stage(table, plan, store) if asked in store), silent=silent)
     for name in {name for asked in wanted for name in asked.datasets}:
         data.load(name)  # a data error is raised here, once, rather than by every worker
+    if wanted:
+        check_writable(root / table.name)  # which can be a link, and lead elsewhere
 
     def missing(stage: Stage) -> list[Run]:
         store = Store(root)  # as it is by now
