@@ -155,6 +155,11 @@ def test_bad_values_are_refused(changes, message):
         accounting.epsilon(**run)
 
 
+def test_noise_too_small_to_find_delta_is_refused_by_name():
+    with pytest.raises(ValueError, match="noise_multiplier: expected what accountant 'pld' can count; got"):
+        accounting.delta(epsilon=1.0, noise_multiplier=1e-4, sampling_prob=Q, steps=1)
+
+
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan])
 def test_bad_budgets_are_refused(epsilon):
     for ask in (

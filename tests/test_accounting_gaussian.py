@@ -58,6 +58,11 @@ def test_without_noise():
         assert formula(noise_multiplier=0, epsilon=1.0) == 1.0
 
 
+def test_far_beyond_any_budget_delta_is_0():
+    for formula in (classical_gaussian, analytic_gaussian):
+        assert formula(noise_multiplier=1e10, epsilon=1e200) == 0.0
+
+
 @pytest.mark.parametrize("formula", [classical_gaussian, analytic_gaussian])
 @pytest.mark.parametrize("values", [{}, {"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-5, "noise_multiplier": 1.0}])
 def test_exactly_one_is_left_out(formula, values):

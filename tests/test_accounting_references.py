@@ -86,6 +86,20 @@ def test_si_dpsgd(setting, claimed, epsilon, delta):
     assert round(accounting.si_dpsgd_delta(epsilon=claimed, **setting), 3) == delta
 
 
+@pytest.mark.parametrize(("q", "delta"), [(1e-6, 1e-5), (0.01, 0.1)])
+def test_strong_composition_of_a_step_that_needs_less_delta_than_there_is(q, delta):
+    """δ₀ is at most 1, and ε₀ then √(2 ln 1.25)/z."""
+    found = accounting.epsilon(
+        noise_multiplier=1.0, sampling_prob=q, steps=1, delta=delta, accountant="strong_composition"
+    )
+
+    def composed(share):
+        step = q * math.sqrt(2 * math.log(1.25 / min(1.0, share * delta / q)))
+        return step * math.sqrt(2 * math.log(1 / ((1 - share) * delta))) + step**2
+
+    assert found == pytest.approx(min(composed(share / 1000) for share in range(1, 1000)), rel=1e-3)
+
+
 def test_strong_composition_without_the_linear_amplification_is_far_worse():
     """Why it is no upper bound: with ln(1 + q(e^ε − 1)) for qε, even at the best split, ε is 26.2."""
     q, steps = ABADI["sampling_prob"], ABADI["steps"]

@@ -44,7 +44,7 @@ def test_where_the_limit_of_batch_clipping_is_exceeded():
     z, q = 2 * 2.5 / 8**0.5, 64 / 54_000
     mu = accounting.limit_mu(accounting.Event(z, q, 42_188, **BC))
     assert mu == pytest.approx(0.5213, abs=1e-4)
-    epsilon, pair, allowed = accounting.gdp_exceeded(mu=mu, noise_multiplier=z / 2, sampling_prob=q)
+    epsilon, pair, allowed = accounting.gdp_exceeded(mu=mu, noise_multiplier=z / 2, sampling_prob=q, steps=42_188)
     assert epsilon == 6.0
     assert allowed == pytest.approx(gdp_delta(mu, 6.0), rel=1e-6)
     assert 1.1 < pair / allowed < 1.3
@@ -63,4 +63,11 @@ def test_where_the_limit_of_batch_clipping_is_exceeded():
 
 
 def test_nothing_exceeds_a_limit_that_is_large_enough():
-    assert accounting.gdp_exceeded(mu=20.0, noise_multiplier=1.0, sampling_prob=0.001) is None
+    assert accounting.gdp_exceeded(mu=20.0, noise_multiplier=1.0, sampling_prob=0.001, steps=1000) is None
+
+
+def test_no_more_batches_are_counted_than_there_are():
+    """One batch of all examples is exactly 1-GDP, and ten of them are not."""
+    how = {"mu": 1.0, "noise_multiplier": 1.0, "sampling_prob": 1.0}
+    assert accounting.gdp_exceeded(**how, steps=0) is accounting.gdp_exceeded(**how, steps=1) is None
+    assert accounting.gdp_exceeded(**how, steps=10)[0] == 1.0

@@ -19,7 +19,8 @@ never does.  A paper that scales its noise to 2C, as batch clipping's N(0, (2Cσ
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 from lib.accounting import _calibration, _registry
@@ -102,7 +103,10 @@ def delta(
         raise ValueError(f"accountant: expected one of {able} to find delta; got {accountant!r}")
     if event.steps == 0:
         return 0.0
-    return 1.0 if event.noise_multiplier == 0.0 else module.delta((event,), budget)
+    if event.noise_multiplier == 0.0:
+        return 1.0
+    with _countable(accountant, (event,)):
+        return module.delta((event,), budget)
 
 
 def noise_multiplier(
@@ -117,8 +121,8 @@ def noise_multiplier(
 ) -> float:
     """The smallest z whose ε is at most ``epsilon``: never more, and z at most 0.01 % above the smallest.
 
-    0 if there are no steps.  Raises ``ValueError`` as :func:`epsilon` does, and if no z in the range searched,
-    0.01 to 1e6, meets ``epsilon``.
+    0 if there are no steps.  Raises ``ValueError`` as :func:`epsilon` does, and if of the range searched, 0.01 to 1e6,
+    no z meets ``epsilon``, or every one does.
     """
     if Event(1.0, sampling_prob, steps, sampler, neighbouring_relation).steps == 0:
         return 0.0
@@ -177,8 +181,15 @@ def composed_epsilon(events: Iterable[Event], *, delta: float = 1e-5, accountant
 @lru_cache(maxsize=4096)
 def _epsilon(accountant: str, events: tuple[Event, ...], delta: float) -> float:
     """A report asks for the same ε over and over."""
-    try:
+    with _countable(accountant, events):
         return _registry.load(accountant).epsilon(events, delta)
+
+
+@contextmanager
+def _countable(accountant: str, events: tuple[Event, ...]) -> Iterator[None]:
+    """``ValueError`` for what is too much for an accountant, in one way or another."""
+    try:
+        yield
     except (OverflowError, MemoryError, RuntimeError) as error:
         z = sorted(event.noise_multiplier for event in events)
         raise ValueError(

@@ -32,7 +32,7 @@ def classical_gaussian(
     if epsilon is None:
         return math.sqrt(2 * math.log(1.25 / delta)) / z if z else math.inf
     if delta is None:
-        return min(1.0, 1.25 * math.exp(-((epsilon * z) ** 2) / 2))
+        return min(1.0, 1.25 * math.exp(-epsilon * z * epsilon * z / 2))  # ** would raise where this is ∞
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 

@@ -17,14 +17,20 @@ MOST = 10  # given batches
 FARTHEST = 200  # the largest ε that is tried
 
 
-def gdp_exceeded(*, mu: float, noise_multiplier: float, sampling_prob: float) -> tuple[float, float, float] | None:
+def gdp_exceeded(
+    *, mu: float, noise_multiplier: float, sampling_prob: float, steps: int
+) -> tuple[float, float, float] | None:
     """The smallest whole ε at which the pair has a larger δ than µ-GDP: (ε, the pair's δ at least, µ-GDP's δ).
 
-    None if there is none up to ε = 200.  Add or remove one; z is the noise's standard deviation ÷ sensitivity.
+    None if there is none up to ε = 200, or no step.  Add or remove one; z is the noise's standard deviation ÷
+    sensitivity.
     """
     for epsilon in range(1, FARTHEST + 1):
         allowed = _log_gap(norm.logsf(epsilon / mu - mu / 2), epsilon + norm.logsf(epsilon / mu + mu / 2))
-        found = max(log_delta_at_least(epsilon, k, noise_multiplier, sampling_prob) for k in range(1, MOST + 1))
+        batches = range(1, min(MOST, steps) + 1)
+        found = max(
+            (log_delta_at_least(epsilon, k, noise_multiplier, sampling_prob) for k in batches), default=-math.inf
+        )
         if found > allowed:
             return float(epsilon), math.exp(found), math.exp(allowed)
     return None

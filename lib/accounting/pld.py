@@ -1,4 +1,4 @@
-"""Privacy loss distributions: the tightest accountant here, an upper bound up to a fraction of a percent.
+"""Privacy loss distributions: the tightest accountant here, an upper bound, of training up to a fraction of a percent.
 
     >>> from lib.accounting import epsilon
     >>> round(epsilon(noise_multiplier=7.1, sampling_prob=32 / 60_000, steps=18_750), 4)
@@ -85,6 +85,8 @@ def interval(event: Event) -> float:
     dp-accounting's 1e-4 is as wide as the whole loss of one step with much noise and few examples, and then costs 15 %
     in ε at v1's MNIST setting and 65 % at its CIFAR setting.  So: a twentieth of the loss's standard deviation, which
     leaves about 0.1 %, but never above 1e-4, unless losses so large are to be kept that memory or patience runs out.
+    Then, with batches of 1e-5 of the data or less, ε stays an upper bound and is no longer tight: 0.031 for 0.023 at
+    z = 0.7, q = 1e-5 and 1e5 steps.
     """
     q, z, steps = event.sampling_prob, event.noise_multiplier, event.steps
     shift = event.sensitivity / z

@@ -106,7 +106,7 @@ def _guarantee(sigma: float) -> Verdict:
             text = f"ε = {limit:.3g} in the limit, at least {least:.3g} and at most {most:.3g} by PLD"
             (judged if layers == 8 else beside).append((ok, f"{counted}, δ = {delta:g}: {text}"))
         mu = accounting.limit_mu(accounting.Event(z, **MNIST, **BC))
-        if found := accounting.gdp_exceeded(mu=mu, noise_multiplier=z / 2, sampling_prob=MNIST["sampling_prob"]):
+        if found := accounting.gdp_exceeded(mu=mu, noise_multiplier=z / 2, **MNIST):
             text = "{}, in the tail: at ε = {:g} δ is {:.1e} of one pair of data sets at least, and {:.1e} of G_{:.2f}"
             beside.append((False, text.format(counted, *found, mu)))
     return verdict(judged, beside=beside)

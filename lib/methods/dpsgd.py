@@ -155,12 +155,16 @@ class DPSGD(Method):
             return self._block({"epsilon": None, "assumes": "", "why": MIXED})
         assumes = self.all_assumed
         able = accounting.accountants(sampler=run.sampler, neighbouring_relation=run.neighbouring_relation)
-        prover = next((name for name in PROVERS if name in able), None)
-        if prover is None:
-            why = f"no accountant here covers {run.sampler} under {run.neighbouring_relation}"
-            return self._block({"epsilon": None, "assumes": assumes, "why": why})
-        proven = finite(self.budget.epsilon(prover))
-        return self._block({"epsilon": proven, "assumes": assumes, "why": f"{self.sensitivity}, accountant {prover}"})
+        why = f"no accountant here covers {run.sampler} under {run.neighbouring_relation}"
+        for prover in filter(able.__contains__, PROVERS):
+            try:
+                proven = finite(self.budget.epsilon(prover))
+            except ValueError as error:  # noise too small for it; the run is trained by now, and is not lost for that
+                why = str(error)
+            else:
+                why = f"{self.sensitivity}, accountant {prover}"
+                return self._block({"epsilon": proven, "assumes": assumes, "why": why})
+        return self._block({"epsilon": None, "assumes": assumes, "why": why})
 
     @property
     def all_assumed(self) -> str:
