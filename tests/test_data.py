@@ -139,6 +139,23 @@ def test_an_array_in_an_archive_s_place_is_refused(folder):
         data.load("mnist")
 
 
+@pytest.mark.parametrize("left_out", ["train_labels", "test_images"])
+def test_public_images_without_their_labels_or_test_split_are_refused_by_name(folder, left_out):
+    """KMNIST's file may do without the training split, but not without half of it."""
+    np.savez(folder / "kmnist.npz", **{name: array for name, array in ARRAYS.items() if name != left_out})
+    with pytest.raises(DataError, match=rf"kmnist\.npz: expected an \.npz file with .*; got KeyError: .*{left_out}"):
+        data.load("kmnist")
+
+
+def test_texts_that_are_not_utf_8_are_refused_by_name(folder):
+    texts = np.frombuffer(b"a word\nand \xff", np.uint8)
+    labels = np.zeros(2, np.int64)
+    split = {"text": texts, "labels": labels}
+    np.savez(folder / "ag_news.npz", **{f"{s}_{kind}": a for s in ("train", "test") for kind, a in split.items()})
+    with pytest.raises(DataError, match="ag_news_random_vectors: expected train_text in UTF-8; got 'utf-8' codec"):
+        data.load("ag_news_random_vectors")
+
+
 def test_a_folder_in_a_files_place_is_refused(folder):
     (folder / "mnist.npz").mkdir()
     with pytest.raises(DataError, match=r"mnist.npz: expected an .npz file with .*; got IsADirectoryError"):

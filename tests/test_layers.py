@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lib.layers import MaxPool2d, NoisyConv2d, NoisyLinear, NoisyLSTM, held_noise, noisy_layers, set_weight_noise
+from lib.layers import (
+    MaxPool2d,
+    NoisyConv2d,
+    NoisyLinear,
+    NoisyLSTM,
+    held_noise,
+    noisy_layers,
+    set_weight_noise,
+    statistics_of,
+)
 
 sizes = st.integers(1, 6)
 
@@ -219,11 +228,30 @@ def test_max_pool_is_its_twin_with_and_without_a_gradient(shape, kernel, stride,
     assert torch.equal(first.grad, second.grad)
 
 
+@pytest.mark.parametrize("shape", [(6, 6), (2, 0, 6, 6), (0, 6, 6), (1, 2, 3, 6, 6)], ids=str)
+def test_max_pool_refuses_what_its_twin_does_without_a_gradient_too(shape):
+    with torch.no_grad():
+        with pytest.raises(RuntimeError) as refused:
+            nn.MaxPool2d(2)(torch.ones(shape))
+        with pytest.raises(RuntimeError, match=re.escape(str(refused.value))):
+            MaxPool2d(2)(torch.ones(shape))
+
+
+def test_statistics_of_leave_every_layer_its_mode():
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout()).train()
+    model[1].eval()
+    with statistics_of(model, torch.randn(8, 3)):
+        assert not any(layer.training for layer in model.modules())
+    assert [layer.training for layer in model.modules()] == [True, True, False, True]
+
+
 @pytest.mark.parametrize(
-    "how", [{"num_layers": 2}, {"bidirectional": True}, {"bias": False}, {"proj_size": 2}], ids=str
+    "how",
+    [{"num_layers": 2}, {"bidirectional": True}, {"bias": False}, {"proj_size": 2}, {"input_size": 4}],
+    ids=str,
 )
 def test_an_lstm_of_another_kind_is_not_taken_over_in_part(how):
     with pytest.raises(
-        ValueError, match="layer: expected one layer with biases and without projection, 1 ways; got LS"
+        ValueError, match="layer: expected one layer with biases and without projection, from 5 to 3, 1 ways; got LS"
     ):
-        NoisyLSTM(5, 3).load_torch(nn.LSTM(5, 3, **how))
+        NoisyLSTM(5, 3).load_torch(nn.LSTM(**{"input_size": 5, "hidden_size": 3} | how))

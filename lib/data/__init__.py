@@ -90,7 +90,8 @@ def _read(name: str, files: tuple[tuple[Path, int], ...], device: str) -> Datase
     of_texts = name in WORD_VECTORS | RANDOM_VECTORS
     kinds = ("text", "labels") if of_texts else ("images", "labels")
     # KMNIST serves as public images only, and its file may hold the test split alone.
-    arrays = _arrays(paths[0], [f"{s}_{k}" for s in ("train", "test") for k in kinds], partly=name == "kmnist")
+    optional = "train_" if name == "kmnist" else None
+    arrays = _arrays(paths[0], [f"{s}_{k}" for s in ("train", "test") for k in kinds], optional=optional)
     vectors = _arrays(paths[1], ["words", "vectors"]) if name in WORD_VECTORS else {}
     sha256 = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
     if of_texts:
@@ -100,10 +101,13 @@ def _read(name: str, files: tuple[tuple[Path, int], ...], device: str) -> Datase
     return _of_images(name, sha256, arrays, device)
 
 
-def _arrays(path: Path, keys: list[str], *, partly: bool = False) -> dict[str, np.ndarray]:
+def _arrays(path: Path, keys: list[str], *, optional: str | None = None) -> dict[str, np.ndarray]:
+    """Those of ``keys``; the file may have none of those that begin with ``optional``, but not some of them."""
     try:
         with path.open("rb") as opened, np.load(opened) as file:
-            return {key: file[key] for key in keys if key in file or not partly}
+            if optional and not any(key.startswith(optional) for key in file):
+                keys = [key for key in keys if not key.startswith(optional)]
+            return {key: file[key] for key in keys}
     except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         again = "; delete it to download it again" if path.stem in DOWNLOADS else ""
         raise DataError(
@@ -129,15 +133,22 @@ def _of_images(name: str, sha256: str, arrays: dict[str, np.ndarray], device: st
     return _on(device, name, sha256, arrays, inputs)
 
 
+def _lines(name: str, key: str, array: np.ndarray) -> list[str]:
+    try:
+        return text.lines(array)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: expected {key} in UTF-8; got {error}") from error
+
+
 def _of_texts(
     name: str, sha256: str, arrays: dict[str, np.ndarray], known: dict[str, np.ndarray], device: str
 ) -> Dataset:
-    words = text.lines(known["words"]) if known else None
+    words = _lines(name, "words", known["words"]) if known else None
     vectors, inputs = known["vectors"].astype(np.float32) if known else text.random_vectors(), {}
     if vectors.ndim != 2 or len(words or vectors) != len(vectors):
         raise DataError(f"{name}: expected one vector for each of {len(words)} words; got vectors {vectors.shape}")
     for split in ("train", "test"):
-        texts, labels = text.lines(arrays[f"{split}_text"]), arrays[f"{split}_labels"]
+        texts, labels = _lines(name, f"{split}_text", arrays[f"{split}_text"]), arrays[f"{split}_labels"]
         if labels.shape != (len(texts),):
             raise DataError(f"{name}: expected one label for each of {len(texts)} {split} texts; got {labels.shape}")
         inputs[split] = text.indices(texts, words)

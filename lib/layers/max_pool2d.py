@@ -12,12 +12,15 @@ class MaxPool2d(nn.MaxPool2d):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        if torch.is_grad_enabled() or input.device.type != "cpu" or not self._is_of_slices(*input.shape[-2:]):
+        if torch.is_grad_enabled() or input.device.type != "cpu" or not self._is_of_slices(input):
             return super().forward(input)
         of_rows = _larger_neighbour(input, self.stride, dim=-2)
         return _larger_neighbour(of_rows, self.stride, dim=-1)
 
-    def _is_of_slices(self, height: int, width: int) -> bool:
+    def _is_of_slices(self, input: Tensor) -> bool:
+        if input.dim() not in (3, 4) or not min(input.shape[-3:]):  # torch's words for it
+            return False
+        height, width = input.shape[-2:]
         plain = (self.kernel_size, self.padding, self.dilation, self.return_indices) == (2, 0, 1, False)
         strided = plain and isinstance(self.stride, int) and min(height, width) >= 2
         left_over = strided and ((height - 2) % self.stride or (width - 2) % self.stride)

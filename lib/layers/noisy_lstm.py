@@ -78,10 +78,12 @@ class NoisyLSTM(nn.Module):
 
     def load_torch(self, layer: nn.LSTM) -> None:
         """Take over the weights of torch's ``layer`` of the same sizes; ``ValueError`` for one of others."""
-        ways = 2 if layer.bidirectional else 1
-        if (layer.num_layers, ways, layer.proj_size, layer.bias) != (1, len(self.input), 0, True):
+        ways, own = 2 if layer.bidirectional else 1, self.input[0].in_features
+        theirs = (layer.input_size, layer.hidden_size, ways, layer.num_layers, layer.proj_size, layer.bias)
+        if theirs != (own, self.hidden_size, len(self.input), 1, 0, True):
             raise ValueError(
-                f"layer: expected one layer with biases and without projection, {len(self.input)} ways; got {layer}"
+                f"layer: expected one layer with biases and without projection, from {own} to {self.hidden_size}, "
+                f"{len(self.input)} ways; got {layer}"
             )
         for way in range(len(self.input)):
             suffix = "_l0" + ("_reverse" if way else "")
