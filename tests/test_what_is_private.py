@@ -100,7 +100,7 @@ class TestFigures:
             "claimed ε": 0.05,
             "the same by PLD": 0.028,
             "true ε of θ_T alone": 9.1,
-            "true ε of all θ_t": pytest.approx(7669.42, rel=1e-4),
+            "ε of all θ_t, in fixed places": pytest.approx(7669.42, rel=1e-4),
             "true δ at the claimed ε": 0.487,
         }
 

@@ -19,18 +19,19 @@ LEVELS = ("--", ":")
 BESIDE = 1.1  # where on the axis of p a level's hollow marker is
 MEANING = {  # of the lines of claimed_and_true, for a reader
     "true ε of θ_T alone": "ε of θ_T, linear loss (any valid claim must reach it)",
-    "true ε of all θ_t": "ε of all θ_t, linear loss, once an epoch in fixed places",
+    "ε of all θ_t, in fixed places": "ε of all θ_t, linear loss, once an epoch in fixed places",
 }
 
 
 def claimed_and_true(
     *, noise_multiplier: float, batch_size: int, examples: int, epochs: int, delta: float = 1e-5
 ) -> pd.Series:
-    """One setting of v1's algorithm 1: what v1's accountant claims, and what holds; Poisson sampling, constant steps.
+    """One setting of v1's algorithm 1, with constant steps: what v1's accountant claims, and what holds.
 
-    "θ_T alone" is exact for a linear loss, "all θ_t" the exact value for one participation per epoch in a fixed place;
-    ``δ`` is the true one of θ_T at the claimed ε.  Raises ``ValueError`` for a ``noise_multiplier`` of 0 or less, at
-    which no ε is finite.
+    All but one are of Poisson sampling.  "θ_T alone" is exact for a linear loss; "all θ_t", too, but of an example that
+    has a part in one step of each epoch, at a fixed place: where its place is drawn, more can be told.  ``δ`` is the
+    true one of θ_T at the claimed ε.  Raises ``ValueError`` for a ``noise_multiplier`` of 0 or less, at which no ε is
+    finite.
     """
     if not noise_multiplier > 0.0:
         raise ValueError(f"noise_multiplier: expected a positive number; got {noise_multiplier!r}")
@@ -42,7 +43,7 @@ def claimed_and_true(
             "claimed ε": claimed,
             "the same by PLD": accounting.epsilon(**how, delta=delta),
             "true ε of θ_T alone": accounting.si_dpsgd_epsilon(**how, delta=delta),
-            "true ε of all θ_t": accounting.si_dpsgd_epsilon(**how, delta=delta, released="transcript"),
+            "ε of all θ_t, in fixed places": accounting.si_dpsgd_epsilon(**how, delta=delta, released="transcript"),
             "true δ at the claimed ε": accounting.si_dpsgd_delta(epsilon=claimed, **how),
         }
     )
