@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from lib import claims, registry, report, tables
@@ -25,7 +26,15 @@ STEPS = ("private_step", "batch_clipping_step", "public_batch_norm", "runs_toget
 
 
 def verdict(claim: Claim, store: Store) -> tuple[Verdict, str]:
-    """The verdict from the best tier that has results and decides the claim, and that tier; else cpu's."""
+    """The verdict from the best tier that has results and decides the claim, and that tier; else cpu's.
+
+    Found once, for README and the report, as long as ``store`` gets no more records.
+    """
+    return _verdict(claim, store, len(store))
+
+
+@lru_cache(maxsize=128)
+def _verdict(claim: Claim, store: Store, records: int) -> tuple[Verdict, str]:
     for tier in TIERS:
         judged = claim.judge(tier, store)
         if judged.status != "open" and not report.results(tables.load(claim.table), tier, store).empty:

@@ -231,13 +231,14 @@ def test_the_readme_must_have_the_marks(fill):
     store = fill(TABLE, by_seed)
     blocks = [f"{ledger.BEGIN.format(name)}\nold\n{ledger.END.format(name)}" for name in ("ledger", "speed", "cost")]
     readme = "before\n" + "\n".join(blocks) + "\nafter"
-    new = ledger.with_blocks(readme, ledger.blocks(store))
+    found = ledger.blocks(store)
+    new = ledger.with_blocks(readme, found)
     assert new.startswith("before\n")
     assert new.endswith("\nafter")
     assert "\nold\n" not in new
-    assert ledger.with_blocks(new, ledger.blocks(store)) == new
+    assert ledger.with_blocks(new, found) == new
     with pytest.raises(ValueError, match=r"README.md: expected the marks"):
-        ledger.with_blocks("no marks", ledger.blocks(store))
+        ledger.with_blocks("no marks", found)
 
 
 def test_the_table_of_speed_is_that_of_the_stored_bench(tmp_path):

@@ -162,6 +162,14 @@ def compared(
     return parts
 
 
+def cut_differently(part: Part, tier: str) -> Part:
+    """The same, of two rows that tier ``cpu`` cuts short each in its way: nothing is told there."""
+    ok, text = part
+    if ok is None or tier == "paper":
+        return part
+    return None, f"{text} (tier {tier} cuts them short differently: open)"
+
+
 def no_worse(
     table: str,
     pairs: Sequence[tuple[Row, Row]],
@@ -180,8 +188,6 @@ def no_worse(
     """
     parts: list[Part] = []
     for ok, text, *_ in compared(table, pairs, tier, store, columns=columns, same_features=same_features):
-        if ok is not None and not alike and tier != "paper":
-            ok, text = None, f"{text} (tier {tier} cuts them short differently: open)"
-        parts.append((ok, text))
+        parts.append((ok, text) if alike else cut_differently((ok, text), tier))
     others = [part[:2] for part in compared(table, beside, tier, store, columns=columns)]
     return verdict(parts, beside=others)

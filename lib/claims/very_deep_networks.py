@@ -37,11 +37,17 @@ def _not_random(tier: str, store: Store) -> Verdict:
 
 
 def _smaller_gap(tier: str, store: Store) -> Verdict:
-    """Whether at each finite ε BN-VGG is less below its own accuracy at ε = ∞ than the TF tutorial's network."""
+    """Whether at each finite ε BN-VGG is less below ε = ∞ than the TF tutorial's network.
+
+    The step size at ε = ∞ is not searched, and a gap from too low an accuracy is too small: BN-VGG's is from the best
+    that any row of its network has there.
+    """
     found, parts, finite = cells(PUBLIC, tier, store), [], cifar10_dpsgd_bn.COLUMNS[1:]
+    rows = (cifar10_dpsgd_bn.BN_VGG, cifar10_dpsgd_bn.PLAIN)
+    of_vgg = [found[row, None] for row in cifar10_dpsgd_bn.ROWS if "VGG" in row and found[row, None]["n"]]
+    best = max(of_vgg, key=lambda cell: cell["mean"], default=found[rows[0], None])
     for column in finite:
-        rows = (cifar10_dpsgd_bn.BN_VGG, cifar10_dpsgd_bn.PLAIN)
-        four = [found[row, c] for row in rows for c in (None, column)]
+        four = [best, found[rows[0], column], found[rows[1], None], found[rows[1], column]]
         ok, gaps = None, [MISSING] * 2
         if all(cell["n"] for cell in four):
             vgg, plain = four[0]["mean"] - four[1]["mean"], four[2]["mean"] - four[3]["mean"]
@@ -49,7 +55,7 @@ def _smaller_gap(tier: str, store: Store) -> Verdict:
             if not clear(plain - vgg, *four, of=1 if ok else len(finite)):
                 ok = None
         words = ", ".join(f"{row} {gap}" for row, gap in zip(rows, gaps, strict=True))
-        parts.append((ok, f"ε = {column:g}: {words} points below ε = ∞"))
+        parts.append((ok, f"ε = {column:g}: {words} points below ε = ∞ (BN-VGG below the best of its network there)"))
     return verdict(parts)
 
 
@@ -162,9 +168,9 @@ CLAIMS = (
     ),
     Claim(
         name="CIFAR-10: the light VGG needs batch norm in the layers that train privately",
-        says="it is not feasible to train such models without making use of the batch normalization as the training is "
-        "extremely unstable",
-        source="v2 section 4, Table 6",
+        asks="whether the light VGG's linear layers stay untrained in private without batch norm, on convolutions that "
+        "had it in public, too; of the network v2 says that without batch norm it “is not feasible to train”",
+        source="after v2 section 4, Table 6",
         table=PUBLIC,
         judge=_needs_batch_norm,
     ),

@@ -6,11 +6,11 @@ Fast-CIFAR-ResNet with algorithm 2's batch norm, statistics over private images 
 the results of DPSGD training of ResNet and VGG in this table as it is not clear how to train such deep networks with
 batch normalization layers using DPSGD": below are two, with group norm, from scratch too.
 
-At ε = ∞ training is ordinary, with Adam and ordinary batch norm.  Otherwise constant steps, searched at ε = 1 for ε of
-.5 and more, and at ε = .1.  Tier ``cpu`` has a quarter of the width and few epochs, one for the deep networks with
-public images: gradients flow through the statistics, so an example costs as much as all images that share them, 4
-private and 4 public ones.  As constants they would cost a quarter, and teach VGG-16 next to nothing
-(:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
+At ε = ∞ training is ordinary, with Adam and ordinary batch norm.  Otherwise SI-DPSGD has a constant step, and DPSGD one
+that falls to 0, with momentum; either is searched at ε = 1 for ε of .5 and more, and at ε = .1.  Tier ``cpu`` has a
+quarter of the width and few epochs, one for the deep networks with public images: gradients flow through the
+statistics, so an example costs as much as all images that share them, 4 private and 4 public ones.  As constants they
+would cost a quarter, and teach VGG-16 next to nothing (:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
 """
 
 from dataclasses import replace
