@@ -91,6 +91,8 @@ def check_alone(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tens
     examples' losses, or, where none flows from row to row, in rows and losses of theirs that change when all others are
     made alike, or are left out.  What a pass cannot show, as a last layer of zeros hides gradients before it, the next
     ones may; and rows may change places in a later batch, as texts that are sorted by length do.
+
+    Raises ``ValueError`` as :func:`check_buffers` does.
     """
     if len(losses) < 2 or not any(outputs for _, _, outputs in layers):
         return
@@ -153,6 +155,7 @@ def _flows(losses: Tensor, layers: Uses, sides: Iterable[Tensor]) -> tuple[str |
 
 def _differs(one: Trial, other: Trial, mine: Tensor, losses_of: Callable[[Tensor], Tensor]) -> str | None:
     """What of the examples that are ``mine`` (B,), the same in both trials, is not, in words."""
+    refuse_kept(one, other)
     comparable = one.names == other.names  # not where fewer calls are made of shorter texts
     for name, *inputs in zip(one.names, one.inputs, other.inputs, strict=True) if comparable else ():
         rows = [rows_of(of_trial, len(mine)) for of_trial in inputs]
