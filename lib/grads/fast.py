@@ -45,9 +45,10 @@ def clipped_sum(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Sums of the clipped gradients, and the norms (B, groups) before clipping.
 
-    A model with trainable parameters in a layer that has no rule, or with a parameter that two layers share or that is
-    used otherwise than by calling its layer, is handed to the reference, with a warning; and so is one in which an
-    example's loss depends on other examples, unless that is meant: ``joint``.
+    A model is handed to the reference, with a warning, if it has trainable parameters in a layer that has no rule, or a
+    parameter that two layers share or that is used otherwise than by calling its layer; if a layer is called with one
+    example, within a transform, or without gradients alone; and if an example's loss depends on other examples or on
+    how many there are, unless that is meant: ``joint``.
     """
     try:
         calls, losses = forward(model, trained_layers(model), loss, x, y)
