@@ -222,6 +222,15 @@ def test_examples_of_which_the_first_is_alone_go_to_the_reference(kind, examples
     assert goes_to_the_reference(kind("hidden"), x, y)
 
 
+@pytest.mark.parametrize("examples", [2, 3, 7, 20, 21, 256])
+def test_of_any_two_examples_each_is_looked_at_without_the_other(examples):
+    sides = torch.stack(uses._sides(examples))
+    apart = (sides[:, :, None] & ~sides[:, None, :]).any(0)
+    assert torch.equal(apart, ~torch.eye(examples, dtype=torch.bool))
+    assert sides.any(1).all()
+    assert (~sides).any(1).all()
+
+
 def test_a_branch_that_begins_with_zeros_hides_no_batch_mean():
     class Branch(OfBatch):
         def __init__(self) -> None:

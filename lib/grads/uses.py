@@ -6,7 +6,8 @@ A model is looked at until a pass has shown it, :data:`~lib.grads.looks.LOOKS` t
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import islice
+from itertools import combinations, count, islice
+from math import comb
 
 import torch
 from torch import Tensor, nn
@@ -110,10 +111,7 @@ def check_alone(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tens
 
 def _mixed(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, layers: Uses) -> tuple[str | None, bool]:
     """How examples are mixed, if they are, and whether the next pass has nothing more to show."""
-    place = torch.arange(len(losses), device=losses.device)
-    # Whose rows are looked at, not the others': by each binary digit of the place, so that any two are told apart.
-    ones = [(place >> digit) % 2 == 1 for digit in range((len(losses) - 1).bit_length())]
-    sides = [side for one in ones for side in (~one, one)]
+    sides = [side.to(losses.device) for side in _sides(len(losses))]  # whose rows are looked at, not the others'
     reason, seen = _flows(losses, layers, sides)
     if reason:
         return reason, True
@@ -138,19 +136,37 @@ def _mixed(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, l
     return None, seen and told_apart
 
 
+def _sides(examples: int) -> list[Tensor]:
+    """As few sets of examples (B,) as there can be for any of two to be in one without the other (Sperner 1928).
+
+    Each example is in a half of the k sets, no two in the same: C(k, k/2) ≥ B, 11 for 256.
+    """
+    k = next(k for k in count(2) if comb(k, k // 2) >= examples)
+    halves = list(islice(combinations(range(k), k // 2), examples))
+    return [torch.tensor([side in half for half in halves]) for side in range(k)]
+
+
 def _flows(losses: Tensor, layers: Uses, sides: Iterable[Tensor]) -> tuple[str | None, bool]:
     """Whether the losses of some examples have a gradient in others' rows, in words, and in every layer any."""
     outputs = [output for _, _, of_layer in layers for output in of_layer]
     seen = {name: not of_layer for name, _, of_layer in layers}
     for mine in sides:
-        found = iter(torch.autograd.grad(losses[mine].sum(), outputs, retain_graph=True, allow_unused=True))
+        found = list(torch.autograd.grad(losses[mine].sum(), outputs, retain_graph=True, allow_unused=True))[::-1]
         for name, _, of_layer in layers:
-            for gradient in filter(lambda found: found is not None, islice(found, len(of_layer))):
-                rows = rows_of(gradient.nan_to_num(0.0, 0.0, 0.0), len(losses))  # 0 × NaN
-                if rows is None or rows[~mine].any():
+            for _ in of_layer:
+                if (gradient := found.pop()) is None:
+                    continue
+                rows = rows_of(gradient, len(losses))
+                if rows is None or _nonzero(rows, ~mine):
                     return NOT_ALONE.format(name or "the model"), False
-                seen[name] |= bool(rows.any())
+                seen[name] = seen[name] or _nonzero(rows, mine)
     return None, all(seen.values())
+
+
+def _nonzero(rows: Tensor, whose: Tensor) -> bool:
+    """Whether the rows (B, r, …) of those examples have an entry that is a number, and not 0: NaN is 0 × NaN."""
+    touched = rows.any(dim=tuple(range(1, rows.dim()))) & whose  # the few that are copied, if any
+    return bool(touched.any() and rows[touched].nan_to_num(0.0, 0.0, 0.0).any())
 
 
 def _differs(one: Trial, other: Trial, mine: Tensor, losses_of: Callable[[Tensor], Tensor]) -> str | None:
