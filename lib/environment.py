@@ -50,6 +50,7 @@ def describe(
             "together": together,
             "precision": precision,
             "flush_denormal": _flushes_denormal(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # AVX2, AVX512, …; ratios of time depend on it
             "draws": 2,  # that make one of noise, see lib.gaussian; records without it have one
         },
     }

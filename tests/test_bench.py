@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lib import bench, models, registry
+from lib import bench, environment, models, registry
 from lib.bench import (
     batch_clipping_step,
     kept_memory,
@@ -80,10 +80,22 @@ def test_a_process_that_keeps_its_memory_is_measured_against_one_that_does_not()
 
 
 def test_every_precision_is_measured(monkeypatch):
+    monkeypatch.setattr(environment, "computes_in_bfloat16", lambda: True)
     monkeypatch.setattr(mixed_precision, "NETWORKS", {"LeNet-5": ("lenet5", 1, (1, 28, 28))})
     found = mixed_precision.measure(torch.device("cpu"), rounds=1)
     assert list(found["LeNet-5"]) == ["float32", "bfloat16"]
     assert found["LeNet-5"]["float32"]["ratio"] == 1.0
+
+
+def test_what_a_machine_cannot_tell_is_said_and_leaves_what_is_stored(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(environment, "computes_in_bfloat16", lambda: False)
+    monkeypatch.setattr(noisy_step, "measure", lambda device: {})
+    monkeypatch.setattr(bench, "BENCHMARKS", tmp_path)
+    (tmp_path / "mixed_precision-cpu.json").write_text("as it was")
+    bench.run(["mixed_precision", "noisy_step"])
+    assert "mixed_precision: not measured here, and what is stored stays: this processor" in capsys.readouterr().out
+    assert (tmp_path / "mixed_precision-cpu.json").read_text() == "as it was"
+    assert (tmp_path / f"noisy_step-{'cuda' if torch.cuda.is_available() else 'cpu'}.json").exists()
 
 
 def test_every_variant_of_public_batch_norm_is_measured(monkeypatch):

@@ -26,6 +26,10 @@ WARM_UP = 3
 RESET_PEAK = Path("/proc/self/clear_refs")
 
 
+class NotHereError(Exception):
+    """Why a bench can tell nothing on this machine."""
+
+
 def ratios(steps: dict[str, Step], *, rounds: int) -> dict[str, Numbers]:
     """Median and quartiles of each variant's time over that of the first one in the same round; milliseconds."""
     seconds = {name: [] for name in steps}
@@ -106,13 +110,17 @@ def text(results: dict[str, dict[str, Numbers]]) -> str:
 
 
 def run(names: list[str] | None = None) -> None:
-    """Measure and store the named benches, all by default; what cannot be done is refused before any is measured."""
+    """Measure and store the named benches, all by default; what cannot be stored is refused before any is measured."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     benches = {name: registry.load("bench", name) for name in names or registry.names("bench")}
     check_writable(BENCHMARKS)
     environment.full_precision()  # as in training
     for name, bench in benches.items():
         started, clock = datetime.now(UTC), time.perf_counter()
-        results = bench.measure(device)
+        try:
+            results = bench.measure(device)
+        except NotHereError as reason:
+            print(f"{name}: not measured here, and what is stored stays: {reason}", flush=True)
+            continue
         print(text(results), flush=True)
         print(write(name, results, device, seconds=time.perf_counter() - clock, started=started), flush=True)

@@ -2,8 +2,8 @@
 
 import torch
 
-from lib import methods, models
-from lib.bench import Numbers, Step, ratios
+from lib import environment, methods, models
+from lib.bench import NotHereError, Numbers, Step, ratios
 from lib.generators import generator, seed_for
 from lib.run import Run
 from lib.run.allowed import PRECISIONS
@@ -35,7 +35,9 @@ def step(network: str, precision: str, device: torch.device) -> Step:
 
 
 def measure(device: torch.device, *, rounds: int | None = None) -> dict[str, dict[str, Numbers]]:
-    """{network: {precision: numbers}}."""
+    """{network: {precision: numbers}}; :class:`NotHereError` where bfloat16 is emulated."""
+    if not environment.computes_in_bfloat16():
+        raise NotHereError("this processor emulates bfloat16, which is many times slower than float32")
     results = {}
     for network, (_, default, _) in NETWORKS.items():
         found = ratios({p: step(network, p, device) for p in PRECISIONS}, rounds=rounds or default)
