@@ -50,7 +50,8 @@ def describe(
             "together": together,
             "precision": precision,
             "flush_denormal": _flushes_denormal(),
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # AVX2, AVX512, …; ratios of time depend on it
+            # AVX2, AVX512, …: even ratios of time depend on it
+            "cpu_capability": torch.backends.cpu.get_cpu_capability() if device.type == "cpu" else None,
             "draws": 2,  # that make one of noise, see lib.gaussian; records without it have one
         },
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lib import claims, registry, report, tables
 from lib.claims import Claim, Verdict
+from lib.report.provenance import machine
 from lib.store import BENCHMARKS, RESULTS, Record, Store, measured, write_text
 from lib.tables import Table
 
@@ -134,9 +135,7 @@ def speed(folder: Path) -> str:
     for path in sorted(path for name in STEPS for path in folder.glob(f"{name}-*.json")):
         name = path.stem.rpartition("-")[0]
         stored = measured(path, f"python -m lib.bench {name}")
-        env, bench = stored["env"], name.replace("_", " ").capitalize()
-        machine = f"{env['device']}, {env['flags']['threads']} threads, torch {env['torch']}"
-        lines.append(f"| **{bench}**; {machine} | | | |")
+        lines.append(f"| **{name.replace('_', ' ').capitalize()}**; {machine(stored['env'])} | | | |")
         for network, variants in stored["results"].items():
             for name, n in variants.items():
                 time = f"× {n['ratio']:.2f} [{n['low']:.2f}, {n['high']:.2f}]"

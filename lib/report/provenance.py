@@ -38,3 +38,10 @@ def precision(env: dict) -> str:
     """In which a run was trained, where it is not float32."""
     told = env.get("flags", {}).get("precision", "float32")
     return told if told != "float32" else ""
+
+
+def machine(env: dict) -> str:
+    """Where a bench was measured, in words, from its ``env``."""
+    flags = env["flags"]
+    capability = f" with {flags['cpu_capability']}" if flags.get("cpu_capability") else ""
+    return f"{env['device']}{capability}, {flags['threads']} threads, torch {env['torch']}"
