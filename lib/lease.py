@@ -83,8 +83,7 @@ class Lease:
             return True
         except PermissionError:  # it lives, and is somebody else's
             return False
-        began = _began(self.pid)
-        return began == "dead" or self.began not in (None, began)
+        return self.began not in (None, _began(self.pid))
 
     @property
     def of_a_child(self) -> bool:
@@ -95,7 +94,7 @@ class Lease:
         """Say that there is progress."""
         if time.monotonic() - self._touched > TOUCH:
             self._touched = time.monotonic()
-            with suppress(FileNotFoundError):  # taken for dead, followed, and tidied away
+            with suppress(OSError):  # taken for dead, followed, and tidied away; or a file server stumbles
                 os.utime(self.path)
 
     def release(self) -> None:
@@ -124,9 +123,13 @@ def _number(lease: Lease) -> int:
 
 
 def _here() -> str:
-    """This machine; of two containers with one name, this one, as process numbers are its own."""
-    space = Path("/proc/self/ns/pid")
-    return socket.gethostname() + (f" {os.readlink(space)}" if space.exists() else "")
+    """This machine since it was started, and of its containers this one: process numbers are their own.
+
+    Names are not: machines made from one image have the same.
+    """
+    space, boot = Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")
+    own = [os.readlink(space)] if space.exists() else []
+    return " ".join([socket.gethostname(), *own, *([boot.read_text().strip()] if boot.exists() else [])])
 
 
 def _began(pid: int) -> str | None:

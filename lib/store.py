@@ -13,7 +13,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,9 @@ class Store:
         self._records: dict[str, Record] = {}
         if not read_only:
             check_writable(self.root)
-            _tidy(self.root)
+            unfinished = self.root.glob("*/.*.part")
+            # Beside what is there, which nobody may ever write again.
+            _take_abandoned(p for p in unfinished if p.with_name(p.name[1:].rpartition("-")[0]).exists())
         found = (path for path in sorted(self.root.glob("*/*.json")) if path.parent.name not in NO_RECORDS)
         self._paths = {path.stem[-12:]: path for path in found}
 
@@ -186,11 +188,12 @@ def _publish_new(part: str, path: Path) -> None:
         Path(part).unlink(missing_ok=True)
 
 
-def _tidy(root: Path) -> None:
-    """Take away what writers left who were killed after they had published a record; nobody writes that again."""
-    for part in root.glob("*/.*.part"):
-        if part.with_name(part.name[1:].rpartition("-")[0]).exists():
-            part.unlink(missing_ok=True)
+def _take_abandoned(unfinished: Iterable[Path]) -> None:
+    """Take away the files of writers that were killed; a young one may be in hand, a checkpoint as well as a bench."""
+    for part in unfinished:
+        with suppress(FileNotFoundError):  # published meanwhile
+            if time.time() - part.stat().st_mtime > ABANDONED:
+                part.unlink()
 
 
 def write_text(path: Path, text: str, *, new: bool = False) -> None:
@@ -204,10 +207,7 @@ def write_bytes(path: Path, content: bytes, *, new: bool = False) -> None:
     ``new``: ``FileExistsError`` if ``path`` exists, and ``FileNotFoundError`` if another writer published it meanwhile.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for part in parts(path):
-        with suppress(FileNotFoundError):  # published meanwhile
-            if time.time() - part.stat().st_mtime > ABANDONED:
-                part.unlink()
+    _take_abandoned(parts(path))
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", suffix=".part", delete=False) as file:
         try:
             file.write(content)

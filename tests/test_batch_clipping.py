@@ -167,6 +167,20 @@ class TestLayers:
                 buffer.fill_(1e3)
         assert prepared(alc(norm="batch"), model).expected == expected
 
+    def test_clip_norms_follow_the_weights_from_epoch_to_epoch(self):
+        model, (x, y) = models.build("lenet_300_100"), examples()
+        method = prepared(alc(clip_norm=1e-3), model)
+        method.backward(model, x, y, 0)
+        with torch.no_grad():
+            model[-1].weight.mul_(5.0)  # so the layers before it have larger gradients
+        before = dict(method.expected)
+        method.prepare(model, examples(M))
+        method.backward(model, x, y, method.sampler.steps_per_epoch)
+        largest = max(method.expected.values())
+        for (name,), expected in method.expected.items():
+            assert model.get_parameter(name).grad.norm() == pytest.approx(1e-3 * expected / largest, rel=1e-4)
+        assert max(method.expected[name] / before[name] for name in before) > 2
+
     def test_zhangs_clip_norms_are_the_expected_norms(self):
         model = models.build("lenet_300_100")
         method = prepared(alc(adaptive_clipping="zhang", clip_norm=1.0), model)

@@ -93,10 +93,20 @@ def test_what_a_killed_writer_left_beside_its_record_is_taken_away(filled):
     )
     for part in (published, unfinished):
         part.write_text("")
+        os.utime(part, (0, 0))
     Store(path.parent.parent)
     assert published.exists()
     Store(path.parent.parent, read_only=False)
     assert (published.exists(), unfinished.exists(), path.exists()) == (False, True, True)
+
+
+@pytest.mark.parametrize("folder", [".running", "benchmarks"])
+def test_what_a_live_writer_has_in_hand_is_left_to_it(folder, tmp_path, monkeypatch):
+    path, fsync = tmp_path / folder / "a_file", os.fsync
+    store.write_text(path, "first")
+    monkeypatch.setattr(store.os, "fsync", lambda file: (fsync(file), Store(tmp_path, read_only=False)))
+    store.write_text(path, "second")
+    assert path.read_text() == "second"
 
 
 def test_an_unfinished_file_is_a_writers_until_it_is_old(tmp_path):

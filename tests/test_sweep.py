@@ -15,7 +15,8 @@ from lib import data, environment, sweep, tables
 from lib.lease import Lease
 from lib.store import Store, StoreError
 from lib.sweep import _work
-from lib.sweep._pool import WorkerDied, watched
+from lib.sweep._pool import watched
+from lib.sweep._work import WorkerDied
 from lib.tables import Table
 from lib.train.pretrained import FOLDER
 

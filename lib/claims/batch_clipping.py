@@ -68,6 +68,11 @@ def _tuned_clip_norm(tier: str, store: Store) -> Verdict:
     tried = ("resnet-18, BC", "resnet-18, BC, C = .095")
     worse, best = sorted(tried, key=lambda row: found[row, FALLING]["mean"] or 0.0)
     beside = [(worse, zhang), ("convnet, BC", "convnet, BC, Zhang's")]
+    one, other = found[best, FALLING], found[zhang, FALLING]
+    if one["n"] and other["n"] and not clear(one["mean"] - other["mean"], one, other, of=len(tried)):
+        # The better of two is ahead of a third by chance more often than one is.
+        beside = pairs_told(name, [(best, zhang), *beside], FALLING, tier, store)
+        return verdict([(None, "not told apart at 5 % ÷ 2, for the better of two")], beside=beside)
     return _above(name, [(best, zhang)], FALLING, tier, store, beside=beside)
 
 

@@ -28,9 +28,10 @@ def listing(names: list[str] | None, seeds: int | None) -> str:
 
 def dry_run(**plan: object) -> str:
     """What :func:`lib.reproduce.reproduce` would train, row by row, and how long its like took."""
-    estimate = Estimate.of(reproduce.asked(**plan), Store(folder(plan["tier"])))
+    notebooks = reproduce.asked(**plan)
+    estimate = Estimate.of(notebooks, Store(folder(plan["tier"])))
     lines = [str(estimate)] if estimate.runs else []
-    return "\n".join([*lines, f"all: {estimate.words(plan['n_jobs'] or cpu_count())}"])
+    return "\n".join([*lines, f"all: {estimate.words(notebooks[0]['n_jobs'] or cpu_count())}"])
 
 
 def main() -> None:

@@ -131,6 +131,7 @@ def check_unused(run: Any) -> None:
         ("clipped", "gradient", run.clip_norm is not None, "clip_norm"),
         ("clip_norm_decay", 1.0, run.clip_norm is not None, "clip_norm"),
         ("noise_multiplier_decay", 1.0, run.noise_multiplier != 0, "noise_multiplier"),
+        ("fix_converged", "never", run.epochs > 1, "epochs"),  # they are fixed from the second epoch on
         ("augmult", 1, run.augmentation != "none", "augmentation"),
         # Pretrained features are fixed; joint and noised statistics would be of all views.
         ("augmult", 1, not run.pretrained_on, "pretrained_on"),

@@ -27,8 +27,8 @@ from lib.lease import leases
 from lib.plan import Plan
 from lib.run import Run
 from lib.store import Store, check_writable, folder
-from lib.sweep._pool import WorkerDied, watched, workers
-from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, shares, tidy, work
+from lib.sweep._pool import watched, workers
+from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, WorkerDied, shares, tidy, work
 from lib.tables import Table
 
 TOGETHER = 64  # runs that a GPU trains at once, if they are alike; a CPU is full with one

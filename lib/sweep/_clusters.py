@@ -10,7 +10,7 @@ from typing import Any
 
 from lib.plan import Plan
 from lib.run import Run
-from lib.sweep._work import Call, Outcomes, Share
+from lib.sweep._work import Call, Outcomes, Share, WorkerDied
 
 
 @contextmanager
@@ -30,14 +30,18 @@ def of_dask(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
 
 
 def _by_dask(client: Any, call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
-    from distributed import KilledWorker, as_completed
+    from distributed import CancelledError, KilledWorker, as_completed
+    from distributed.comm import CommClosedError
 
-    of_future = {client.submit(call, share, pure=False): share for share in shares}
-    for future in as_completed(of_future):
-        try:
-            yield from future.result()
-        except KilledWorker as error:
-            yield from _given_up(of_future[future], error)
+    try:
+        of_future = {client.submit(call, share, pure=False): share for share in shares}
+        for future in as_completed(of_future):
+            try:
+                yield from future.result()
+            except KilledWorker as error:
+                yield from _given_up(of_future[future], error)
+    except (CancelledError, CommClosedError) as error:
+        raise WorkerDied(f"the scheduler does not answer any more: {error}") from error
 
 
 @contextmanager

@@ -14,13 +14,9 @@ from lib.lease import leases
 from lib.plan import Plan
 from lib.run import Run
 from lib.sweep._clusters import of_dask, of_ray
-from lib.sweep._work import Call, Outcomes, Share
+from lib.sweep._work import Call, Outcomes, Share, WorkerDied
 
 _CLUSTERS = {"dask": of_dask, "ray": of_ray}
-
-
-class WorkerDied(Exception):
-    """A worker did not live to return what it did."""
 
 
 @contextmanager

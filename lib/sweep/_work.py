@@ -27,6 +27,10 @@ Call = Callable[[Share], list[tuple[Run, str]]]  # what a worker does with one
 Outcomes = Callable[[Call, Iterable[Share]], Iterator[tuple[Run, str]]]  # what all do with all
 
 
+class WorkerDied(Exception):
+    """A worker did not live to return what it did."""
+
+
 def shares(runs: Iterable[Run], *, together: int, n_jobs: int) -> list[Share]:
     """``runs`` in shares of at most ``together`` that are alike, each kind of runs spread over ``n_jobs`` workers."""
     if together == 1:
@@ -87,7 +91,8 @@ def work(
         return [(run, _words(run, error)) for run in share]
     finally:
         for lease in leases.values():
-            lease.release()
+            with suppress(OSError):  # of a file server: nobody touches it any more, so it ends by itself
+                lease.release()
         environment.give_back_memory()
 
 

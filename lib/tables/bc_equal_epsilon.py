@@ -31,7 +31,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "BC without BN": (PLAIN, FGC),
     "BC without BN, batches of 64": (PLAIN, FGC | SMALL),
 }
-SIZES = {"smoke": (128, 1, 297), "cpu": (512, 8, 9000), "paper": (512, 40, 9000)}  # m, epochs, held out
+SIZES = {"smoke": (128, 2, 297), "cpu": (512, 8, 9000), "paper": (512, 40, 9000)}  # m, epochs, held out
 
 
 def cell(row: str, column: float, *, seed: int, tier: str, lr: float) -> Run:
@@ -47,9 +47,9 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
 
 def _run(row: str, epsilon: float, tier: str, *, lr: float, **settings: Any) -> Run:
     network, changes = ROWS[row]
-    # A BC update has m times the noise of an IC update.  Zhang's clip norms are M/C ≈ 114 times the enhanced ones, whose
-    # search ends at .0125 and .05: these steps, divided by 114, are well within this grid.  In one from 5e-4 on, all
-    # runs are at chance, and a search follows their noise.
+    # A BC update has m times the noise of an IC update.  Zhang's clip norms are M/C ≈ 114 times the enhanced ones,
+    # whose search ends at .0125 and .05: these steps, divided by 114, are within this grid.  In one that begins at
+    # 5e-4, all runs are at chance, and the search follows their noise.
     shorter = 1 if "individual" in changes else 10_000 if changes == ZHANG else 10
     settings |= {"epsilon": epsilon, "accountant": "pld", "lr": lr / shorter, "lr_schedule": "linear", "lr_decay": 1.0}
     settings |= {"augmentation": "crop"}  # digits are not mirrored
