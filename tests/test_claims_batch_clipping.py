@@ -110,6 +110,16 @@ def test_the_enhanced_clip_norms_are_judged_with_the_better_of_two_clip_norms(tu
     assert any(text.startswith("beside: resnet-18, BC 30.00") for text in verdict.parts)
 
 
+@pytest.mark.parametrize(("gap", "status"), [(5.0, "open"), (7.0, "holds")])
+def test_the_better_of_two_clip_norms_is_told_at_half_the_doubt(gap, status, fill):
+    def curve(row, column, seed):  # a standard error of 1 from three seeds, so t is 4.30 at 5 % and 6.21 at half of it
+        return [{"resnet-18, BC, C = .095": 50.0 + gap + (seed - 1) * 3**0.5}.get(row, 50.0)]
+
+    store = fill(tables.load("bc_ic_vs_bc"), curve, tier="paper", seeds=3)
+    verdict = BY_NAME["The enhanced clip norms beat Zhang's"].judge("paper", store)
+    assert verdict.status == status
+
+
 @pytest.mark.parametrize(
     ("factor", "moved", "status"), [(1.0, 1.8, "holds"), (8**0.5, 1.8, "fails"), (1.0, 4.4, "fails")]
 )

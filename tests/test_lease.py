@@ -1,10 +1,12 @@
 """Leases: one owner at a time, and none for ever."""
 
+import errno
 import json
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +55,29 @@ def test_one_that_cannot_be_written_is_nobodys(tmp_path, monkeypatch):
             take(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert take(tmp_path) is not None
+
+
+def test_a_file_server_that_stumbles_does_not_stop_who_has_it(tmp_path, monkeypatch):
+    def stale(*_):
+        raise OSError(errno.ESTALE, "stale file handle")
+
+    lease = take(tmp_path)
+    with monkeypatch.context() as server:
+        server.setattr(os, "utime", stale)
+        lease.beat()
+    assert take(tmp_path) is None
+
+
+@pytest.mark.parametrize("file", ["/proc/self/ns/pid", "/proc/sys/kernel/random/boot_id"])
+def test_machines_of_one_name_are_not_one(file, tmp_path, monkeypatch):
+    if not Path(file).exists():
+        pytest.skip("Linux alone tells them apart")
+    lease, exists = take(tmp_path), Path.exists
+    rewrite(lease, pid=dead_process())
+    (found,) = leases(tmp_path)
+    assert found.dead
+    monkeypatch.setattr(Path, "exists", lambda path: str(path) != file and exists(path))  # another name for this one
+    assert not found.dead
 
 
 @pytest.mark.parametrize("many", [1, 16])

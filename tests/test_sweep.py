@@ -4,6 +4,7 @@ import re
 import sys
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from lib.lease import Lease
 from lib.store import Store, StoreError
 from lib.sweep import _work
 from lib.sweep._pool import watched
-from lib.sweep._work import WorkerDied
+from lib.sweep._work import ClusterLost, WorkerDied
 from lib.tables import Table
 from lib.train.pretrained import FOLDER
 
@@ -210,6 +211,16 @@ def test_a_run_that_kills_its_workers_is_named_and_no_other_is_blamed(monkeypatc
     assert pool.missing == [runs[5]]
     assert pool.asked[:2] == [12, 4]  # then those that were in hand, one at a time
     assert set(pool.asked[2:]) == {1}
+
+
+def test_a_lost_cluster_is_told_with_the_runs_that_failed_before(tmp_path, monkeypatch):
+    def lost(call, shares):
+        yield shares[0][0], "a run: ValueError: no"
+        raise ClusterLost("scheduler: gone")
+
+    monkeypatch.setattr(sweep, "workers", lambda plan, n_jobs: nullcontext(lost))
+    with pytest.raises(sweep.SweepError, match=r"scheduler: gone; .*\na run: ValueError: no"):
+        sweep.run(SMALL, root=tmp_path, progress=False)
 
 
 def test_workers_that_die_with_nothing_in_hand_end_the_sweep(monkeypatch):

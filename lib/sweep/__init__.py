@@ -28,7 +28,7 @@ from lib.plan import Plan
 from lib.run import Run
 from lib.store import Store, check_writable, folder
 from lib.sweep._pool import watched, workers
-from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, WorkerDied, shares, tidy, work
+from lib.sweep._work import ELSEWHERE, RUNNING, STORED, UNFINISHED, ClusterLost, WorkerDied, shares, tidy, work
 from lib.tables import Table
 
 TOGETHER = 64  # runs that a GPU trains at once, if they are alike; a CPU is full with one
@@ -100,10 +100,14 @@ def run(
         return of_workers(call, shares(runs, together=together, n_jobs=at_once))
 
     result = Sweep()
-    with workers(plan, n_jobs) as of_workers, watched(root / RUNNING, silent=silent):
-        for stage in stages:
-            with tqdm(desc=table.name, total=len(missing(stage)), unit="run", disable=not progress) as bar:
-                _complete(partial(missing, stage), outcomes, partial(_deaths, root / RUNNING), result, bar)
+    try:
+        with workers(plan, n_jobs) as of_workers, watched(root / RUNNING, silent=silent):
+            for stage in stages:
+                with tqdm(desc=table.name, total=len(missing(stage)), unit="run", disable=not progress) as bar:
+                    _complete(partial(missing, stage), outcomes, partial(_deaths, root / RUNNING), result, bar)
+    except ClusterLost as error:
+        told = "all that was stored is there, and the same command goes on from it"
+        raise SweepError("\n".join([f"{error}; {told}", *result.failed])) from error
     if result.failed:
         raise SweepError(f"{len(result.failed)} runs failed, all others are stored:\n" + "\n".join(result.failed))
     result.unfinished = tuning.stored_and_missing(table, plan.tier, plan.seeds, Store(root))[1]

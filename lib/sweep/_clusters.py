@@ -10,7 +10,7 @@ from typing import Any
 
 from lib.plan import Plan
 from lib.run import Run
-from lib.sweep._work import Call, Outcomes, Share, WorkerDied
+from lib.sweep._work import Call, ClusterLost, Outcomes, Share
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def _by_dask(client: Any, call: Call, shares: Iterable[Share]) -> Iterator[tuple
             except KilledWorker as error:
                 yield from _given_up(of_future[future], error)
     except (CancelledError, CommClosedError) as error:
-        raise WorkerDied(f"the scheduler does not answer any more: {error}") from error
+        raise ClusterLost(f"scheduler: expected it to answer until the end; got {error}") from error
 
 
 @contextmanager

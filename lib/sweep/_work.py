@@ -31,6 +31,10 @@ class WorkerDied(Exception):
     """A worker did not live to return what it did."""
 
 
+class ClusterLost(Exception):
+    """Nobody knows any more what the workers do."""
+
+
 def shares(runs: Iterable[Run], *, together: int, n_jobs: int) -> list[Share]:
     """``runs`` in shares of at most ``together`` that are alike, each kind of runs spread over ``n_jobs`` workers."""
     if together == 1:
