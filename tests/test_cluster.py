@@ -133,3 +133,20 @@ def test_one_is_started_here_where_none_is_named(backend, tmp_path):
     assert done.unfinished == 0
     sweep.run(SMALL, root=tmp_path / "undisturbed", backend="sequential", **plan)
     assert contents(tmp_path / "results") == contents(tmp_path / "undisturbed")
+
+
+def test_a_lost_scheduler_ends_the_sweep_with_words_and_the_next_one_goes_on(tmp_path):
+    root, plan = tmp_path / "results", {"tier": "smoke", "together": 1, "progress": False}
+
+    def kill_the_scheduler() -> None:
+        wait_for(lambda: list(root.glob("*/*.json")))
+        (scheduler,) = (p for p in psutil.Process().children() if "distributed.cli.dask_scheduler" in p.cmdline())
+        scheduler.kill()
+
+    killer = Thread(target=kill_the_scheduler)
+    with dask(tmp_path) as address:
+        killer.start()
+        with pytest.raises(sweep.SweepError, match="scheduler: expected it to answer until the end"):
+            sweep.run(TABLE, root=root, backend="dask", scheduler=address, **plan)
+        killer.join()
+    assert sweep.run(TABLE, root=root, backend="sequential", silent=1.0, **plan).unfinished == 0

@@ -1,5 +1,7 @@
 """Data sets: resident tensors, and one clear line when a file is missing or damaged."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -132,6 +134,21 @@ def test_a_compressed_file_with_other_bytes_inside_is_refused(folder):
         data.load("mnist")
 
 
+@pytest.mark.parametrize(
+    ("after", "byte", "error"),
+    [(b"PK\x01\x02......", b"\x63", "NotImplementedError"), (rb"'shape': \(\d+,.*?\), ", b"{", "TokenError")],
+    ids=["compression", "header"],
+)
+def test_what_libraries_say_of_a_damaged_file_names_it(after, byte, error, folder):
+    path = folder / "mnist.npz"
+    np.savez(path, **ARRAYS)
+    whole = path.read_bytes()
+    at = re.search(after, whole, re.DOTALL).end()
+    path.write_bytes(whole[:at] + byte + whole[at + 1 :])
+    with pytest.raises(DataError, match=rf"mnist\.npz: expected an \.npz file with .*; got {error}"):
+        data.load("mnist")
+
+
 def test_an_array_in_an_archive_s_place_is_refused(folder):
     with (folder / "mnist.npz").open("wb") as file:
         np.save(file, ARRAYS["test_labels"])
@@ -231,7 +248,7 @@ TEXTS = {
 
 
 def test_texts_are_the_indices_of_their_first_20_words(folder):
-    np.savez(folder / "ag_news.npz", **TEXTS)
+    np.savez(folder / "ag_news.npz", **TEXTS | {"test_text": np.frombuffer(b"cat " * 20 + b"sat " * 10, np.uint8)})
     np.savez(folder / "glove.npz", **WORDS)
     news = data.load("ag_news")
     assert news.train_inputs.shape == (2, 20)
@@ -306,14 +323,14 @@ def test_the_made_up_texts_can_be_told_apart():
 
 
 def test_ag_news_is_downloaded_with_title_and_description_joined(folder, monkeypatch):
-    (folder / "train.csv").write_text('"3","Bears\\claw","Short-sellers, ""cynics""\n again"\n"1","A","b"\n')
+    (folder / "train.csv").write_text('"3","Bears\\claw","Short-sellers, ""cynics""\n again"\n"1","NA","b"\n')
     (folder / "test.csv").write_text('"4","One","line"\n')
     monkeypatch.setattr("lib.data._downloads.AG_NEWS", f"{folder}/{{split}}.csv")
     np.savez(folder / "glove.npz", **WORDS)
     news = data.load("ag_news")
     assert news.train_labels.tolist() == [2, 0]
     with np.load(folder / "ag_news.npz") as file:
-        assert bytes(file["train_text"]).decode().split("\n") == ['Bears claw Short-sellers, "cynics" again', "A b"]
+        assert bytes(file["train_text"]).decode().split("\n") == ['Bears claw Short-sellers, "cynics" again', "NA b"]
     assert news.test_labels.tolist() == [3]
 
 

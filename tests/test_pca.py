@@ -46,6 +46,7 @@ def test_the_noise_has_the_scale_asked_for(monkeypatch):
     assert torch.equal(seen[0], seen[0].T)
     entries = seen[0][torch.triu(torch.ones(400, 400, dtype=torch.bool))]
     assert entries.std() == pytest.approx(7.0, rel=0.02)  # 80,200 entries: seven standard errors
+    assert seen[0].diagonal().std() == pytest.approx(7.0, rel=0.2)  # 400: six; they are the squares of the examples
 
 
 def test_one_more_image_moves_the_covariance_by_1(monkeypatch):

@@ -105,6 +105,9 @@ def test_batch_norm_with_public_features(folder):
     run = replace(RUN, model="light_vgg_narrow", **public, statistics="per_example", lr=0.1)
     assert train(run)["privacy"]["proven"]["epsilon"] == pytest.approx(8.0, rel=0.02)
     assert "-batch-" in next(folder.glob("*.weights")).name
+    images = data.load("digits_rgb").test_inputs[:20]
+    others = torch.cat([images[:1], 255 - images[1:]])
+    assert torch.equal(pretrained.features(run, images)[0], pretrained.features(run, others)[0])
 
 
 @pytest.mark.parametrize("suffix", [".weights", ".features"])

@@ -145,6 +145,16 @@ def test_a_dry_run_trains_nothing(monkeypatch, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("tier", "workers"), [("smoke", 1), ("cpu", 7)])
+def test_a_dry_run_reckons_with_the_workers_that_there_will_be(tier, workers, monkeypatch, tmp_path):
+    """In tier smoke notebooks are the workers, and this is one."""
+    monkeypatch.setattr(command, "folder", lambda tier: tmp_path)
+    monkeypatch.setattr(command, "cpu_count", lambda: 7)
+    monkeypatch.setattr(command.Estimate, "words", lambda self, workers=1: f"with {workers}")
+    plan = {"seeds": 1, "minutes": None, "backend": None, "n_jobs": None, "precision": "float32"}
+    assert command.dry_run(table=["mnist_noise"], tier=tier, **plan).splitlines()[-1] == f"all: with {workers}"
+
+
 def test_the_batch_ends_with_a_summary_and_names_what_failed(monkeypatch, tmp_path, capsys):
     """The notebooks themselves are left out: one that works, and one that does not."""
     monkeypatch.setattr(reproduce, "OUT", reproduce.OUT / "test")

@@ -72,7 +72,7 @@ def _tuned_clip_norm(tier: str, store: Store) -> Verdict:
     if one["n"] and other["n"] and not clear(one["mean"] - other["mean"], one, other, of=len(tried)):
         # The better of two is ahead of a third by chance more often than one is.
         beside = pairs_told(name, [(best, zhang), *beside], FALLING, tier, store)
-        return verdict([(None, "not told apart at 5 % ÷ 2, for the better of two")], beside=beside)
+        return verdict([(None, f"{best}, the better of two, not told from {zhang} at 5 % ÷ 2")], beside=beside)
     return _above(name, [(best, zhang)], FALLING, tier, store, beside=beside)
 
 

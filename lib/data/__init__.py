@@ -17,6 +17,7 @@ scikit-learn, and made-up ones, ``stripes_rgb`` (images) and ``topics`` (texts).
 import hashlib
 import os
 import tempfile
+import tokenize
 import zipfile
 import zlib
 from dataclasses import replace
@@ -37,6 +38,10 @@ GENERATED = (*GENERATED_IMAGES, "topics")  # without a file
 WORD_VECTORS = {"ag_news": "glove"}  # texts → the file of their words' vectors
 RANDOM_VECTORS = {"ag_news_random_vectors": "ag_news"}  # texts with random vectors → the file of the texts
 MOST_CLASSES = 1000  # more are no classes, but something else in the place of labels
+_DAMAGED = (  # what numpy and zipfile raise on files with other bytes inside
+    *(OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 PUBLIC_WORDS = "; the word vectors and the vocabulary, which is theirs, are public"
 
 
@@ -108,7 +113,7 @@ def _arrays(path: Path, keys: list[str], *, optional: str | None = None) -> dict
             if optional and not any(key.startswith(optional) for key in file):
                 keys = [key for key in keys if not key.startswith(optional)]
             return {key: file[key] for key in keys}
-    except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGED as error:
         again = "; delete it to download it again" if path.stem in DOWNLOADS else ""
         raise DataError(
             f"{path}: expected an .npz file with {', '.join(keys)}; got {type(error).__name__}: {error}{again}"

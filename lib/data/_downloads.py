@@ -30,7 +30,8 @@ def _ag_news(cache: str) -> dict[str, np.ndarray]:
 
     arrays = {}
     for split in ("train", "test"):
-        frame = pd.read_csv(AG_NEWS.format(split=split), header=None, names=["label", "title", "description"])
+        how = {"header": None, "names": ["label", "title", "description"], "keep_default_na": False}  # "NA" is a word
+        frame = pd.read_csv(AG_NEWS.format(split=split), **how)
         arrays[f"{split}_labels"] = (frame["label"] - 1).to_numpy(np.uint8)
         joined = frame["title"].str.cat(frame["description"], sep=" ").str.replace("\\", " ", regex=False)
         arrays[f"{split}_text"] = text.stored([" ".join(line.split()) for line in joined])

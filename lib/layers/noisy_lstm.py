@@ -19,12 +19,12 @@ class NoisyLSTM(nn.Module):
         ``c_t = σ(f) c_{t−1} + σ(i) tanh(g)``,    ``h_t = σ(o) tanh(c_t)``,    h_0 = c_0 = 0
 
     Torch's layer hides its gates, and with them the gradients that per-example norms are made of; here both maps are
-    layers of their own.  One draw of their noise serves all time steps, or with ``noise_every_time_step``, as in the
-    authors' code, W_hh gets fresh noise at each.
+    layers of their own.  One draw of their noise serves all time steps, or with ``noise_every_time_step`` W_hh gets
+    fresh noise at each; in the authors' code W_ih does, too, which here maps the inputs of all steps in one product.
 
     **Arguments** ``input_size`` D, ``hidden_size`` H, ``bidirectional``; ``norm``: makes the layer that normalises the
-    output of either map, from its size 4H (layer norm as in Ba et al. 2016, but for that of the cell; v1 and v2 do not
-    say theirs); those of :class:`NoisyLinear` for the noise.
+    output of either map, from its size 4H (layer norm as in Ba et al. 2016, but for that of the cell, which the
+    authors' code has, too; v1 and v2 do not say theirs); those of :class:`NoisyLinear` for the noise.
 
     **Padding** ``lengths`` (B,): x[b, t] counts for t < lengths[b], and beyond it states stay what they are.  So
     the last state of the way forward is that at T − 1, of the way back that at 0, whatever the lengths.

@@ -28,7 +28,7 @@ class Run:
     dataset                 name of a data set, see :mod:`lib.data`
     model                   name of a file in ``lib/models``
     norm                    normalisation layer after each trainable layer: none | batch | layer |
-                            layer_without_affine (no γ and β, and none after the last layer, as in v1's code) |
+                            layer_without_affine (no γ and β, and none after the last layer, as v1's code of MNIST) |
                             instance (batch norm of a batch of one) | group_without_affine (two groups) |
                             public_batch, public_batch_without_affine (batch norm that sees the public examples) |
                             noised_batch_without_affine (on running averages, noised)
@@ -48,7 +48,7 @@ class Run:
     weight_noise_on         weights_and_biases | weights | lstm: both, of the LSTM alone, as in v1's code; the affine
                             γ, β of normalisation layers are never noised
     weight_noise_draw       step: fresh noise in every forward pass | epoch: one draw held for an epoch | time_step: in
-                            every time step of an LSTM, as in v1's code
+                            every time step of an LSTM, of its recurrent weights (v1's code: of all)
     test_draws              noise draws over which the test accuracy is averaged; 0 evaluates at µ, without noise
     test_statistics         batch norm at test: batch (of the test batch) | running (averages from training) |
                             public (of the public examples)

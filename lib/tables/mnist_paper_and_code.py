@@ -2,7 +2,8 @@
 
 The code trains its MNIST networks with z = 7.1, C = 3.1, η = 0.1 and batches of 32, which v1 does not print; to these
 settings v1's text is applied first: algorithm 1, Poisson sampling, θ_T tested, no momentum; and a constant step size,
-as v1 writes η_t and leaves it open.  Then every difference by itself, and all of LeNet-5's together.  Epochs are fewer
+as v1 writes η_t and leaves it open.  Then differences by themselves, and all of LeNet-5's together; but for
+one, which is not tried: the code normalises after ReLU, and here, as v1 says, what goes into it.  Epochs are fewer
 than the code's 10 in tier ``cpu``, one with batch norm, where a step costs as much as all its private and public
 images.
 """
