@@ -129,10 +129,6 @@ def test_every_field_counts_in_the_id():
             "weight_noise_std: expected 0.0 for test_statistics 'public'; got 0.1",
         ),
         (
-            {"weight_noise_std": 0.1, "public_examples": 8, "gradient_norm_examples": 8},
-            "weight_noise_std: expected 0.0 for gradient_norm_examples 8; got 0.1",
-        ),
-        (
             {"weight_noise_on": "weights"},
             "weight_noise_on: expected 'weights_and_biases' for weight_noise_std 0.0; got 'weights'",
         ),

@@ -124,7 +124,6 @@ def check_unused(run: Any) -> None:
         # Its statistics and what they are of would see two draws of one network.
         ("weight_noise_std", 0.0, not run.norm.startswith("public_batch"), "norm"),
         ("weight_noise_std", 0.0, run.test_statistics != "public", "test_statistics"),
-        ("weight_noise_std", 0.0, not run.gradient_norm_examples, "gradient_norm_examples"),
         ("weight_noise_on", "weights_and_biases", run.weight_noise_std > 0, "weight_noise_std"),
         ("weight_noise_draw", "step", run.weight_noise_std > 0, "weight_noise_std"),
         ("test_draws", 5, run.weight_noise_std > 0, "weight_noise_std"),
