@@ -81,6 +81,18 @@ def test_as_many_steps_as_the_budget_allows(accountant, sampler, relation):
     assert accounting.epsilon(steps=steps, **kind) <= 1.5 < accounting.epsilon(steps=steps + 1, **kind)
 
 
+@pytest.mark.parametrize("begin", [1.0, 64.0])
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "rdp_2020"])
+def test_where_a_search_begins_does_not_change_what_it_finds(accountant, begin, monkeypatch):
+    asked = [
+        lambda: accounting.noise_multiplier(epsilon=0.5, sampling_prob=Q, steps=300, accountant=accountant),
+        lambda: accounting.steps(epsilon=0.5, noise_multiplier=3.0, sampling_prob=Q, accountant=accountant),
+    ]
+    found = [ask() for ask in asked]
+    monkeypatch.setattr(accounting, "_limit", lambda *_: begin)
+    assert [ask() for ask in asked] == found
+
+
 @pytest.mark.parametrize("accountant", ["rdp", "rdp_2020", "moments"])
 def test_upper_bounds_lie_above_the_tight_one(accountant):
     assert accounting.is_upper_bound(accountant=accountant)

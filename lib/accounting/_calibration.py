@@ -18,7 +18,9 @@ NOISE_TOLERANCE = 1e-4  # relative; the returned z is at most this much above th
 MOST_STEPS = 10**7
 
 
-def smallest_noise(spent: Callable[[float], float], budget: float, accountant: str, *, about: float = 1.0) -> float:
+def smallest_noise(
+    spent: Callable[[float], float], budget: float, accountant: str = "the limit", *, about: float = 1.0
+) -> float:
     """The smallest z in ``NOISE_RANGE`` with ``spent(z) <= budget``, found from above, so the budget always holds.
 
     ``spent`` must not increase.  ``about``: where to begin; an account of many steps can take seconds.  Raises

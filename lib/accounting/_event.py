@@ -60,6 +60,14 @@ class Event:
         """
         return 2.0 if self.neighbouring_relation == "replace_one" or self.sampler == "with_replacement" else 1.0
 
+    @property
+    def spread(self) -> float:
+        """The standard deviation of one step's privacy loss, about: min(q·√(e^(s²/z²) − 1), s/z), s the sensitivity."""
+        if not self.noise_multiplier:
+            return math.inf
+        shift = self.sensitivity / self.noise_multiplier
+        return min(self.sampling_prob * math.sqrt(math.expm1(min(shift**2, 700.0))), shift)
+
 
 Events = tuple[Event, ...]  # one after the other on the same data, each with noise and at least one step
 

@@ -88,15 +88,14 @@ def interval(event: Event) -> float:
     Then, with batches of 1e-5 of the data or less, ε stays an upper bound and is no longer tight: 0.031 for 0.023 at
     z = 0.7, q = 1e-5 and 1e5 steps.
     """
-    q, z, steps = event.sampling_prob, event.noise_multiplier, event.steps
-    shift = event.sensitivity / z
-    spread = min(q * math.sqrt(math.expm1(min(shift**2, 700.0))), shift)
+    q, z, spread = event.sampling_prob, event.noise_multiplier, event.spread
     if event.sampler == "with_replacement":
         largest, points = largest_loss(*_displaced(q), z, NEGLIGIBLE), 20_000
     else:
+        shift = event.sensitivity / z
         unsampled, points = shift**2 / 2 + 10 * shift, 50_000  # 10 standard deviations out
         largest = math.log1p(q * math.expm1(unsampled)) if unsampled < 700 else unsampled + math.log(q)
-    return max(min(1e-4, spread / 20), largest / points, 16 * spread * math.sqrt(steps) / 4e6)
+    return max(min(1e-4, spread / 20), largest / points, 16 * spread * math.sqrt(event.steps) / 4e6)
 
 
 @lru_cache(maxsize=16)
