@@ -14,9 +14,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-
-import nbformat
-from nbclient import NotebookClient
+from typing import Any
 
 from lib import tables, tuning
 from lib.plan import Plan
@@ -139,6 +137,9 @@ def numbered(*numbers: str) -> list[Path]:
 
 def refresh(path: Path) -> None:
     """Execute the notebook at ``path`` where it stands, as it is committed: without times and widget state."""
+    import nbformat  # takes seconds, for which no notebook that opens needs to wait
+    from nbclient import NotebookClient
+
     notebook = nbformat.read(path, as_version=4)
     how = {"record_timing": False, "coalesce_streams": True}  # as it would be on any day, on any machine
     NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}, **how).execute()
@@ -153,8 +154,8 @@ def refresh(path: Path) -> None:
         picture.write_bytes(first_figure(notebook))
 
 
-def first_figure(notebook: nbformat.NotebookNode) -> bytes:
-    """The PNG file that the first figure of an executed notebook is stored as."""
+def first_figure(notebook: Any) -> bytes:
+    """The PNG file that the first figure of an executed notebook, as nbformat reads it, is stored as."""
     outputs = (output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
     return base64.b64decode(next(data["image/png"] for data in outputs if "image/png" in data))
 

@@ -10,7 +10,7 @@ sweep both derive it from the stored records.
 
 import math
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from statistics import fmean
 from typing import Any
 
@@ -70,6 +70,12 @@ def chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> P
     None as long as a run of the grid is missing: a choice from half a grid would change later.  A run beyond the grid
     counts once it is stored.
     """
+    return _chosen(table, row, column, tier, store, len(store))
+
+
+@lru_cache(maxsize=2048)  # a report asks for the same choice over and over
+def _chosen(table: Table, row: Row, column: Column, tier: str, store: Store, records: int) -> Point | None:
+    """:func:`chosen`, as long as ``store`` has no more than so many ``records``."""
     found = _searched(table, row, column, tier, store)
     if not found:
         return None if table.points(row, column, tier) else {}

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import papermill
 import pytest
 from conftest import make_record
 from IPython.core.interactiveshell import InteractiveShell
@@ -231,7 +232,7 @@ def test_a_kernel_that_dies_is_named(tmp_path, monkeypatch):
     def dies(*_, **__):
         raise DeadKernelError("Kernel died")
 
-    monkeypatch.setattr(reproduce.papermill, "execute_notebook", dies)
+    monkeypatch.setattr(papermill, "execute_notebook", dies)
     assert reproduce.run_notebook("01_noise_robustness", tmp_path / "01-x.ipynb", {}) == "01-x: Kernel died"
 
 

@@ -110,6 +110,12 @@ def test_reading_results_needs_no_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_notebook_opens_without_what_executes_it():
+    """nbformat takes six seconds, which every kernel would pay."""
+    code = "import sys, lib.notebook, lib.reproduce; sys.exit(bool({'nbformat', 'papermill'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize("path", sorted(LIB.rglob("*.py")), ids=lambda path: str(path.relative_to(LIB)))
 def test_a_file_has_one_noun_and_says_which(path):
     source = path.read_text(encoding="utf-8")

@@ -11,16 +11,14 @@ long (:mod:`lib.reproduce._estimate`).  Both only read.
 """
 
 import ast
+import json
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import papermill
 from joblib import Parallel, cpu_count, delayed
-from nbclient.exceptions import CellExecutionError, DeadKernelError
-from papermill.exceptions import PapermillExecutionError
 
 from lib import ledger, registry, tables
 from lib.notebook import Notebook
@@ -50,11 +48,16 @@ def exhibits(names: list[str] | None = None) -> list[Table]:
 
 def opening(every: list[Table]) -> list[Table]:
     """Those of them that a notebook opens with: the default of its parameter ``table``."""
-    defaults = {
-        ast.literal_eval(papermill.inspect_notebook(REPOSITORY / "notebooks" / f"{name}.ipynb")["table"]["default"])
-        for name in {table.notebook for table in every}
-    }
+    defaults = {_default_table(name) for name in {table.notebook for table in every}}
     return [table for table in every if table.name in defaults]
+
+
+def _default_table(notebook: str) -> str:
+    """What its cell with the tag "parameters" says."""
+    cells = json.loads((REPOSITORY / "notebooks" / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
+    (cell,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+    values = {node.targets[0].id: node.value for node in ast.parse("".join(cell["source"])).body}
+    return ast.literal_eval(values["table"])
 
 
 def other_notebooks() -> list[str]:
@@ -68,6 +71,10 @@ def run_notebook(name: str, output: Path, parameters: Parameters) -> str | None:
 
     The error is returned, not raised: papermill's does not survive the way from one process to another.
     """
+    import papermill  # takes seconds, which the processes that run notebooks spend side by side, and nobody else
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
         papermill.execute_notebook(

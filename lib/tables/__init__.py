@@ -62,9 +62,9 @@ def printed(columns: Sequence[Column], rows: Mapping[Row, Sequence[Number]]) -> 
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
-    """One exhibit.
+    """One exhibit, the same as another only if it is that one.
 
     =========  =========================================================================================================
     name       of its file; also of its folder under ``results``
