@@ -32,7 +32,7 @@ _PRINTED = {  # σ: 0, .01, .1, .3 (text of section 2), 1, 2
 }
 
 SIZES = {
-    "smoke": Size("digits", batch_size=64, epochs=2, noisy_epochs=2, tuning_epochs=1, validation_examples=297),
+    "smoke": Size("digits", batch_size=128, epochs=2, noisy_epochs=2, tuning_epochs=1, validation_examples=297),
     "cpu": Size("mnist", batch_size=256, epochs=6, noisy_epochs=20, tuning_epochs=3, validation_examples=10_000),
     "paper": Size("mnist", batch_size=256, epochs=30, noisy_epochs=100, tuning_epochs=10, validation_examples=10_000),
 }

@@ -25,7 +25,7 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    "smoke": Size("digits", batch_size=64, epochs=1, tuning_epochs=1, validation_examples=297),
+    "smoke": Size("digits", batch_size=128, epochs=1, tuning_epochs=1, validation_examples=297),
     "cpu": Size("mnist", batch_size=256, epochs=5, tuning_epochs=2, validation_examples=10_000),
     "paper": Size("mnist", batch_size=256, epochs=30, tuning_epochs=10, validation_examples=10_000),
 }
