@@ -11,7 +11,7 @@ whose tail is that of a Gaussian of mean √k/z: beyond any µ for k large enoug
 
 import math
 
-from scipy.stats import norm
+from scipy.special import log_ndtr
 
 MOST = 10  # given batches
 FARTHEST = 200  # the largest ε that is tried
@@ -26,7 +26,7 @@ def gdp_exceeded(
     sensitivity.
     """
     for epsilon in range(1, FARTHEST + 1):
-        allowed = _log_gap(norm.logsf(epsilon / mu - mu / 2), epsilon + norm.logsf(epsilon / mu + mu / 2))
+        allowed = _log_gap(_log_q(epsilon / mu - mu / 2), epsilon + _log_q(epsilon / mu + mu / 2))
         batches = range(1, min(MOST, steps) + 1)
         found = max(
             (log_delta_at_least(epsilon, k, noise_multiplier, sampling_prob) for k in batches), default=-math.inf
@@ -40,7 +40,12 @@ def log_delta_at_least(epsilon: float, batches: int, noise_multiplier: float, sa
     """ln of the bound above for k = ``batches``, at the t where both densities, weighted so, are equal."""
     mean, log_prob = math.sqrt(batches) / noise_multiplier, batches * math.log(sampling_prob)
     t = (epsilon - log_prob) / mean + mean / 2
-    return _log_gap(log_prob + norm.logsf(t - mean), epsilon + norm.logsf(t))
+    return _log_gap(log_prob + _log_q(t - mean), epsilon + _log_q(t))
+
+
+def _log_q(t: float) -> float:
+    """ln Q(t); scipy.stats' takes a hundred times as long for one t."""
+    return float(log_ndtr(-t))
 
 
 def _log_gap(log_one: float, log_other: float) -> float:
