@@ -10,9 +10,10 @@ sweep both derive it from the stored records.
 
 import math
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from statistics import fmean
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from lib.run import Run
 from lib.store import Record, Store
@@ -21,6 +22,8 @@ from lib.tables import Column, Row, Table
 BEYOND = 4  # points at most past the ends of a grid
 SEEDS = 3  # that judge such a point
 Point = dict[str, Any]
+# What was chosen from each store when it had so many records: a report asks for the same choices over and over.
+_choices: WeakKeyDictionary[Store, dict[tuple, Point | None]] = WeakKeyDictionary()
 
 
 def points(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[Point]:
@@ -70,12 +73,13 @@ def chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> P
     None as long as a run of the grid is missing: a choice from half a grid would change later.  A run beyond the grid
     counts once it is stored.
     """
-    return _chosen(table, row, column, tier, store, len(store))
+    made, asked = _choices.setdefault(store, {}), (table, row, column, tier, len(store))
+    if asked not in made:
+        made[asked] = _chosen(table, row, column, tier, store)
+    return made[asked]
 
 
-@lru_cache(maxsize=2048)  # a report asks for the same choice over and over
-def _chosen(table: Table, row: Row, column: Column, tier: str, store: Store, records: int) -> Point | None:
-    """:func:`chosen`, as long as ``store`` has no more than so many ``records``."""
+def _chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> Point | None:
     found = _searched(table, row, column, tier, store)
     if not found:
         return None if table.points(row, column, tier) else {}
