@@ -93,6 +93,16 @@ def test_where_a_search_begins_does_not_change_what_it_finds(accountant, begin, 
     assert [ask() for ask in asked] == found
 
 
+@pytest.mark.parametrize("sampler", ["poisson", "without_replacement"])
+@pytest.mark.parametrize(("epsilon", "steps"), [(0.1, 100), (1.0, 1000), (8.0, 1000)])
+def test_a_search_begins_near_what_it_finds(sampler, epsilon, steps):
+    """An account of PLD takes a quarter of a second: it should not be asked of many z."""
+    relation = "add_or_remove_one" if sampler == "poisson" else "replace_one"
+    events = lambda z: [accounting.Event(z, Q, steps, sampler, relation)]  # noqa: E731
+    begun = accounting._limit(accounting._calibration.smallest_noise, events, epsilon, 1e-5)
+    assert 0.5 < begun / accounting.smallest_noise(events, epsilon=epsilon) < 2.0
+
+
 @pytest.mark.parametrize("accountant", ["rdp", "rdp_2020", "moments"])
 def test_upper_bounds_lie_above_the_tight_one(accountant):
     assert accounting.is_upper_bound(accountant=accountant)
