@@ -101,6 +101,18 @@ def test_a_gradient_whose_parts_cancel_is_clipped_all_the_same(pairs, apart):
         assert (squares <= 1e-5 * (a.norm(dim=2) * b.norm(dim=2)).sum(1).square() + 1.01 * true).all()
 
 
+@pytest.mark.parametrize("terms", [1000, 4000, 30_000, 100_000])
+def test_inner_products_of_many_equal_terms_are_rounded_up(terms):
+    """All of whose errors may go the same way."""
+    for value in torch.linspace(0.1, 1.0, 19).tolist():
+        for rows in (2, 3, 16):
+            a, b = torch.full((1, rows, terms), value), torch.full((1, rows, 9), value)
+            true = (rows * terms**0.5 * 3.0 * float(a[0, 0, 0]) ** 2) ** 2
+            form = Outer(a, b)
+            assert form.gram
+            assert true <= form.squares().item() <= (1 + 2e-3) * true
+
+
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 10_000, 1_000_003])
 @pytest.mark.parametrize("equal", [True, False])
 def test_norms_are_rounded_up(size, equal):

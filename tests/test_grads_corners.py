@@ -9,7 +9,7 @@ from test_grads_uses import goes_to_the_reference
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from lib.grads import clipped_sum
+from lib.grads import Groups, clipped_sum
 
 
 def drawn(*shape: int) -> Tensor:
@@ -223,3 +223,41 @@ def test_a_loss_may_refer_to_itself():
     expected = clipped_sum(model, LOSS, x, y, clip_norm=0.1)
     torch.testing.assert_close(clipped_sum(model, loss, x, y, clip_norm=0.1), expected)
     assert loss.calls
+
+
+class Tokens(nn.Module):
+    """Of a batch of one, the gradient on its way back to the norm is laid out otherwise than its output."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.norm, self.last = nn.Conv2d(3, 6, 3), norm, nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.norm(self.conv(x)).tanh().flatten(2).mT.mean(1))
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.BatchNorm2d(6, affine=False).eval(), nn.BatchNorm2d(6).eval(), nn.InstanceNorm2d(6)]
+)
+def test_a_lot_of_one_has_the_gradient_that_its_example_has_among_others(norm):
+    """Or adding an example to a lot of one would move the sum by more than C."""
+    if isinstance(norm, nn.BatchNorm2d):
+        norm.running_mean, norm.running_var = drawn(6), drawn(6).exp()
+    model, x, y = Tokens(norm), drawn(5, 3, 10, 10), classes(5)
+    whole, norms = clipped_sum(model, LOSS, x, y, clip_norm=0.5)
+    for size in (1, 2, 4):
+        total, one_by_one = clipped_sum(model, LOSS, x, y, clip_norm=0.5, microbatch_size=size)
+        torch.testing.assert_close(one_by_one, norms)
+        torch.testing.assert_close(total, whole)
+
+
+def test_groups_of_other_parameters_are_refused():
+    model = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3))
+    groups = Groups(model[1:], 0.5)
+    with pytest.raises(ValueError, match="groups: expected those of the parameters that are trained; got others'"):
+        clipped_sum(model, LOSS, drawn(6, 4), classes(6), clip_norm=groups)
+    model[0].requires_grad_(False)
+    groups = Groups(model, 0.5)
+    model.requires_grad_(True)
+    with pytest.raises(ValueError, match="groups: expected those of the parameters that are trained; got others'"):
+        clipped_sum(model, LOSS, drawn(6, 4), classes(6), clip_norm=groups)

@@ -1,6 +1,7 @@
 """What the fast gradients do not know of goes to the reference: weights used elsewhere, rows of several examples."""
 
 import copy
+import threading
 import warnings
 from functools import partial
 
@@ -288,7 +289,8 @@ def test_a_model_is_looked_at_again_with_another_loss():
 @pytest.mark.parametrize("anew", [lambda: lambda o, y: LOSS(o, y), lambda: partial(LOSS), lambda: LOSS])
 def test_a_loss_that_is_made_anew_for_every_step_is_the_same(anew, monkeypatch):
     model, x, y = nn.Linear(4, 3), torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
-    clipped_sum(model, anew(), x, y, clip_norm=0.1)
+    for _ in range(2):
+        clipped_sum(model, anew(), x, y, clip_norm=0.1)
     monkeypatch.setattr(uses, "trial", lambda *_: pytest.fail("looked again"))
     clipped_sum(model, anew(), x, y, clip_norm=0.1)
 
@@ -468,3 +470,104 @@ class Overwritten(nn.Module):
 def test_an_input_changed_in_place_is_refused():
     with pytest.raises(ValueError, match="layer: expected its input unchanged; got one changed in place"):
         clipped_sum(Overwritten(), LOSS, torch.randn(2, 3), classes(2), clip_norm=1.0)
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        lambda o, y: LOSS(o, y) / (y[:, None] == y).sum(1),  # balanced by the labels of the batch
+        lambda o, y: 0.5 * (LOSS(o, y) + LOSS(o, y.view(-1, 2).flip(1).flatten() if len(y) % 2 == 0 else y)),
+    ],
+)
+@pytest.mark.parametrize("examples", [8, 128])
+def test_a_loss_that_looks_at_the_labels_of_others_goes_to_the_reference(mixed, examples):
+    draws = torch.Generator().manual_seed(0)
+    model, x, y = nn.Linear(5, 10), torch.randn(examples, 5, generator=draws), torch.arange(examples) % 10
+    with pytest.warns(UserWarning, match="depends on the examples beside it"):
+        clipped_sum(model, mixed, x, y, clip_norm=0.1)
+
+
+def test_what_shows_in_later_batches_alone_is_seen_then():
+    """Inputs are scaled by the largest of the batch, where one is large: 4 C for one example, where 2 are allowed."""
+
+    class Scaled(nn.Module):
+        def forward(self, x):
+            return x / x.abs().max().clamp(min=1.0)
+
+    model, y = nn.Sequential(Scaled(), nn.Linear(4, 3)), classes(8)
+    x = torch.rand(8, 4, generator=torch.Generator().manual_seed(0))
+    clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+    x[3] *= 1e4
+    with pytest.warns(UserWarning, match="a row of 1 is not of one example alone"):
+        clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+
+
+class Away(nn.Module):
+    def forward(self, h):
+        return h - 5 * h.detach().mean(0)
+
+
+def test_a_model_is_looked_at_again_when_a_layer_or_a_hook_of_its_own_or_a_flag_of_the_loss_changes():
+    class Loss(nn.Module):
+        mixes = False
+
+        def forward(self, o, y):
+            return LOSS(o - o.detach().mean(0) if self.mixes else o, y)
+
+    x, y = torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
+    for change, words in (
+        (lambda model, loss: model[0].register_forward_hook(lambda layer, given, h: Away()(h)), "a row of 2"),
+        (
+            lambda model, loss: model[1].register_forward_pre_hook(lambda layer, given: Away()(given[0])),
+            "a row of 2",
+        ),
+        (lambda model, loss: model.__setitem__(1, Away()), "a row of 2"),
+        (lambda model, loss: setattr(loss, "mixes", True), "an example's loss depends on"),
+    ):
+        model, loss = nn.Sequential(nn.Linear(4, 4), nn.Identity(), nn.Linear(4, 3)), Loss()
+        clipped_sum(model, loss, x, y, clip_norm=0.1)
+        change(model, loss)
+        with pytest.warns(UserWarning, match=words):
+            clipped_sum(model, loss, x, y, clip_norm=0.1)
+
+
+def test_a_little_of_every_example_in_every_row_is_seen():
+    """Of 4,096 examples, each of which moves all others by 4e-4 of a gradient, one moves the sum by 3.5 C."""
+
+    class Little(nn.Module):
+        def forward(self, h):
+            return h * (1 + 4e-4 * h.detach()[:, 0].sum().sign())
+
+    model = nn.Sequential(nn.Linear(4, 5), Little(), nn.Linear(5, 3))
+    x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    assert "a row of 2" in goes_to_the_reference(model, x, classes(64))
+
+
+def test_a_buffer_that_counts_examples_is_refused():
+    """Under Poisson sampling it tells how many there were, and so whether one was there."""
+
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen += len(x)
+            return x
+
+    model, x = nn.Sequential(Counts(), nn.Linear(4, 3)), torch.rand(8, 4)
+    with pytest.raises(ValueError, match=r"0\.seen: expected a buffer that does not depend on the examples"):
+        clipped_sum(model, LOSS, x, classes(8), clip_norm=0.1)
+    one = nn.Sequential(Counts(), nn.Linear(4, 3))
+    clipped_sum(one, LOSS, x[:1], classes(1), clip_norm=0.1)  # of one, nothing shows yet
+    with pytest.raises(ValueError, match=r"0\.seen: expected a buffer that does not depend on the examples"):
+        clipped_sum(one, LOSS, x, classes(8), clip_norm=0.1)
+
+
+def test_a_model_that_python_cannot_copy_is_left_to_the_reference():
+    model, x, y = nn.Linear(4, 3), torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), classes(8)
+    expected = clipped_sum(copy.deepcopy(model), LOSS, x, y, clip_norm=0.1)[0]
+    model.lock = threading.Lock()
+    with pytest.warns(UserWarning, match="its examples cannot be tried out on a copy"):
+        total, _ = clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+    torch.testing.assert_close(total, expected)

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from lib.grads import looks
+
 Summed = Callable[[nn.Module, Tensor, Tensor], dict[str, Tensor]]
 
 SCALES = (-1.0, 0.0, 0.1, 10.0, 100.0)
@@ -159,8 +161,12 @@ class _Meter:
         return multiple
 
     def _step(self, x: Tensor, y: Tensor, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """On a copy of the model, and so of generators that its layers have, all of which begin anew."""
+        """On a copy of the model, and so of generators that its layers have, all of which begin anew.
+
+        It is one model to what looks at it, as it is in training, and not a new one every time.
+        """
         model = copy.deepcopy(self.model)
+        looks.share(self.model, model)
         devices = {value.device for value in (x, *model.state_dict().values()) if value.device.type == "cuda"}
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)

@@ -74,6 +74,8 @@ def clipped_sum(
     _refuse_batch_statistics(model, allowed=WithPublic if implementation == "joint" else ())
     groups = clip_norm if isinstance(clip_norm, Groups) else Groups(model, clip_norm)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if groups.of.keys() != parameters.keys():
+        raise ValueError("groups: expected those of the parameters that are trained; got others'")
     if torch.is_inference_mode_enabled():
         raise RuntimeError("clipped_sum: expected to be called outside of torch.inference_mode, which has no gradients")
     norms = [torch.zeros(0, len(groups.names), dtype=next(iter(parameters.values())).dtype, device=x.device)]

@@ -6,9 +6,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-ROUNDING = 8  # units of rounding that an inner product of float32 numbers may be off by
+ROUNDING = 8  # units of rounding that a sum of a few terms, or of many in chunks, may be off by
+RUN = 16  # terms of a long inner product for each unit more; measured, of equal numbers, whose errors add up: 37
+LONGEST = 100_000  # terms of an inner product: of more, so much would have to be added for rounding that it shows
 CHUNK = 256  # numbers whose squares are added up one after another
-LONGEST = 100_000  # numbers that an inner product may have to be off by no more: of 4 million alike, it is
 
 
 class Contraction(Protocol):
@@ -22,8 +23,13 @@ class Contraction(Protocol):
 
 
 def gram_is_smaller(positions: int, d_in: int, d_out: int) -> bool:
-    """Whether two T × T Gram matrices need less memory than a D_out × D_in gradient, and are as exact."""
+    """Whether two T × T Gram matrices need less memory than a D_out × D_in gradient, and are exact enough."""
     return 2 * positions**2 < d_in * d_out and max(d_in, d_out) <= LONGEST
+
+
+def rounding(terms: int, dtype: torch.dtype) -> float:
+    """How far an inner product of so many terms may be off, ÷ its vectors' lengths."""
+    return (ROUNDING + terms / RUN) * torch.finfo(dtype).eps
 
 
 def squares_of_vectors(values: Tensor) -> Tensor:
@@ -38,16 +44,16 @@ def squares_of_vectors(values: Tensor) -> Tensor:
     return (chunks + rest) * (1 + ROUNDING * torch.finfo(values.dtype).eps)
 
 
-def squares_of(products: Tensor) -> Tensor:
-    """‖Σ_t g_t‖² rounded up, (…), from the inner products of its parts, (…, T, T).
+def squares_of(products: Tensor, terms: int) -> Tensor:
+    """‖Σ_t g_t‖² rounded up, (…), from the inner products of its parts, (…, T, T), each of so many ``terms``.
 
     Where parts cancel, their sum is smaller than the rounding of the products, and may come out as anything, or
-    negative.  ‖Σ_t g_t‖² is at most (Σ_t ‖g_t‖)², so its error is a few units of rounding of that, which are added: a
-    norm that is too large clips too much, one that is too small would break the bound.
+    negative.  ‖Σ_t g_t‖² is at most (Σ_t ‖g_t‖)², so its error is some :func:`rounding` of that, which is added: a norm
+    that is too large clips too much, one that is too small would break the bound.
     """
     sizes = products.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt().sum(-1)
     squares = products.sum((-2, -1)).clamp(min=0.0)
-    return squares + ROUNDING * torch.finfo(products.dtype).eps * sizes.square()
+    return squares + rounding(terms, products.dtype) * sizes.square()
 
 
 class Materialised:
@@ -79,7 +85,8 @@ class Outer:
             return self.gradients.squares()
         if self.a.shape[1] == 1:
             return Materialised(self.a).squares() * Materialised(self.b).squares()
-        return squares_of((self.a @ self.a.mT).mul_(self.b @ self.b.mT))
+        terms = self.a.shape[2] + self.b.shape[2]
+        return squares_of((self.a @ self.a.mT).mul_(self.b @ self.b.mT), terms)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         if self.gradients is not None:
@@ -106,7 +113,8 @@ class Shared:
             of_a = torch.cat([call.transpose(1, 2).flatten(2) for call in a], dim=-1)  # (K, D_in, all T)
             of_b = torch.cat([call.permute(0, 2, 3, 1, 4).flatten(3) for call in b], dim=-1)  # (K, I, D_out, all T)
             if gram_is_smaller(of_a.shape[-1], d_in, d_out):
-                self._squares = squares_of((of_b.mT @ of_b).mul_((of_a.mT @ of_a).unsqueeze(1))).flatten()
+                products = (of_b.mT @ of_b).mul_((of_a.mT @ of_a).unsqueeze(1))
+                self._squares = squares_of(products, d_in + d_out).flatten()
                 return
             gradients = of_b.flatten(1, 2) @ of_a.mT
         self._squares = squares_of_vectors(gradients.unflatten(1, (-1, d_out)).flatten(2)).flatten()
@@ -128,7 +136,7 @@ class Rows:
 
     def squares(self) -> Tensor:
         same = self.index.unsqueeze(1) == self.index.unsqueeze(2)  # (B, T, T)
-        return squares_of((self.b @ self.b.mT).mul_(same))
+        return squares_of((self.b @ self.b.mT).mul_(same), self.b.shape[2])
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         rows = (self.b * weights.view(-1, 1, 1)).flatten(0, 1)

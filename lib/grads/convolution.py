@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.grads.chunks import chunks
-from lib.grads.contractions import ROUNDING, Materialised, gram_is_smaller, squares_of, squares_of_vectors
+from lib.grads.contractions import Materialised, gram_is_smaller, rounding, squares_of, squares_of_vectors
 
 
 class Convolution:
@@ -24,7 +24,7 @@ class Convolution:
         pixels = padded(layer, inputs[0][:1])[0, 0].numel()
         d_out, (c_in, *kernel) = layer.out_channels // layer.groups, layer.weight[0].shape
         d_in = c_in * kernel[0] * kernel[1]
-        self.gram = gram_is_smaller(positions, d_in, d_out)
+        self.gram, self._terms = gram_is_smaller(positions, d_in, d_out), d_in + d_out
         # By arithmetic, of which a gradient's counts twice, for its memory.
         less = pixels**2 * c_in + positions**2 * d_out < 2 * positions * d_in * d_out
         self.gram_is_faster = less and len(inputs) == 1
@@ -50,7 +50,7 @@ class Convolution:
     def _by_products(self, part: slice) -> Tensor:
         """‖g_i‖² from the inner products of the patches and those of the outputs; of one call."""
         b = self._outputs(part)
-        return squares_of(self._products_of_patches(part).mul_(b.mT @ b)).sum(1)
+        return squares_of(self._products_of_patches(part).mul_(b.mT @ b), self._terms).sum(1)
 
     def _products_of_patches(self, part: slice) -> Tensor:
         """a_t · a_t', (b, G, T, T): the inner products of the pixels t + o and t' + o, summed over k² offsets o."""
@@ -69,8 +69,8 @@ class Convolution:
     def _by_gradients(self, part: slice) -> Tensor:
         """‖g_i‖² from the gradients, given up at once; rounded up, as what is added up is made once more."""
         a, b = self._patches(part), self._outputs(part)
-        norms, *factors = (squares_of_vectors(values.flatten(2)).sqrt() for values in (a @ b.mT, a, b))
-        return (norms + ROUNDING * torch.finfo(a.dtype).eps * factors[0] * factors[1]).square().sum(1)
+        norms, *lengths = (squares_of_vectors(values.flatten(2)).sqrt() for values in (a @ b.mT, a, b))
+        return (norms + rounding(a.shape[3], a.dtype) * lengths[0] * lengths[1]).square().sum(1)
 
     def _each(self) -> Tensor:
         """The gradients, (B, G, D_in, D_out)."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from lib.grads import reference, uses
 from lib.grads.groups import Groups
@@ -108,6 +110,12 @@ def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
     return {name: m for name, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))}
 
 
+def _in_order(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    """Of a batch of one, torch 2.15 takes a gradient that is not contiguous for another when it goes back through."""
+    if output.requires_grad:
+        output.register_hook(torch.Tensor.contiguous)
+
+
 def check_layers(model: nn.Module, layers: dict[str, nn.Module]) -> None:
     """``NotSupportedError`` for a trained layer that has no rule, and for a parameter that two of them share."""
     for name, layer in layers.items():
@@ -151,6 +159,8 @@ def forward(
 
     # Before other hooks, which may change the output.
     handles = [layer.register_forward_hook(remember, prepend=True, with_kwargs=True) for layer in layers.values()]
+    by_channel = [layer for layer in model.modules() if isinstance(layer, _BatchNorm | _InstanceNorm)]
+    handles += [layer.register_forward_hook(_in_order) for layer in by_channel]
     try:
         losses = loss(model(x), y)
     finally:

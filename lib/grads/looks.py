@@ -1,6 +1,7 @@
 """What a model was looked at for, and what was found; looked for anew when it is another question.
 
-It is with another loss, when others of the model's parameters are trained, and when its modes change.
+It is with another loss, when others of the model's parameters are trained, and when its layers, their hooks or modes
+are others.
 """
 
 from collections.abc import Callable, Hashable
@@ -10,6 +11,7 @@ from weakref import WeakKeyDictionary, ref
 
 from torch import Tensor, nn
 
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 LOOKS = 10  # a last layer of zeros moves with the first step; of some models most examples never have a gradient
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -42,15 +44,23 @@ def of(model: nn.Module, loss: Loss, question: str) -> Look:
     return look
 
 
+def share(model: nn.Module, copied: nn.Module) -> None:
+    """What is found of a model is found of its copy, and the other way round."""
+    _looks[copied] = _looks.setdefault(model, {})
+
+
 def _state(model: nn.Module, loss: Loss, question: str) -> Hashable:
-    trained = frozenset(parameter for parameter in model.parameters() if parameter.requires_grad)
-    modes = tuple(
-        (name, value)
-        for layer in model.modules()
-        for name, value in vars(layer).items()
-        if isinstance(value, bool | str)
-    )
-    return question, _identity(loss), trained, modes
+    trained = tuple(name for name, parameter in model.named_parameters() if parameter.requires_grad)
+    layers = tuple((type(layer), _flags(layer), _hooks(layer)) for layer in model.modules())
+    return question, _identity(loss), trained, layers
+
+
+def _flags(value: object) -> tuple[tuple[str, bool | str], ...]:
+    return tuple((name, flag) for name, flag in getattr(value, "__dict__", {}).items() if isinstance(flag, bool | str))
+
+
+def _hooks(layer: nn.Module) -> tuple[Hashable, ...]:
+    return tuple(_identity(hook) for kind in HOOKS for hook in vars(layer)[kind].values())
 
 
 def _identity(value: object, within: tuple[object, ...] = ()) -> Hashable:
@@ -75,4 +85,4 @@ def _identity(value: object, within: tuple[object, ...] = ()) -> Hashable:
         hash(found)
     except TypeError:  # numbers, words, lists
         return type(value), repr(value)
-    return found
+    return found, _flags(value)

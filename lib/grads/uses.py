@@ -1,11 +1,11 @@
 """Whether layers' inputs and output gradients tell all of a model's per-example gradients, and each example's apart.
 
-A model is looked at until a pass has shown it, :data:`~lib.grads.looks.LOOKS` times at most, and briefly at the 2nd,
-4th, 8th … pass; what is found to be mixed stays so.
+A model is looked at until a pass has shown it, :data:`~lib.grads.looks.LOOKS` times at most, and at one half of the
+examples without the other at the 2nd, 4th, 8th … pass; what is found to be mixed stays so.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations, count, islice
 from math import comb
 
@@ -19,6 +19,7 @@ from lib.grads.looks import Loss
 from lib.grads.trials import Trial, refuse_kept, rows_of, same, trial
 
 NOT_ALONE = "a row of {} is not of one example alone"
+BESIDE = "an example's loss depends on the examples beside it, and is another without them"
 
 Uses = Sequence[tuple[str, nn.Module, Sequence[GradientEdge]]]  # of trained layers: name, layer, where its outputs are
 
@@ -35,34 +36,42 @@ def check_kept(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
     """
     if not len(y) or (look := looks.of(model, loss, "kept")).over:
         return
-    check_buffers(model, x)
-    try:
-        outputs = trial(model, x.unflatten(0, (len(y), -1))[0]).outputs
-    except (RuntimeError, TypeError):  # torch's words for what cannot be copied, or does not take one example
+    one = _tried(model, x.unflatten(0, (len(y), -1))[0])
+    check_buffers(model, x, one)
+    if one is None:
         look.take(conclusive=False)
         return
-    if isinstance(outputs, Tensor) and loss(outputs, y[:1]).requires_grad:
+    if isinstance(one.outputs, Tensor) and loss(one.outputs, y[:1]).requires_grad:
         raise ValueError(
             "loss: expected a function of the model's outputs and the labels alone; got one of its parameters, too, "
             "whose gradient is no example's (weight decay is the optimiser's)"
         )
-    look.take(conclusive=True)
+    look.take(conclusive=len(y) > 1)
 
 
-def check_buffers(model: nn.Module, x: Tensor) -> None:
+def check_buffers(model: nn.Module, x: Tensor, fewer: Trial | None = None) -> None:
     """``ValueError`` for a model that keeps something of what it sees, x (B, …), in a buffer other than batch norm's.
 
-    Batch norm's running averages are the caller's to account for.
+    How many there are is something, too: it shows in a trial of ``fewer``.  Batch norm's running averages are the
+    caller's to account for.
     """
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)]
     averages = {f"{name}.{of_layer}" for name, layer in layers for of_layer, _ in layer.named_buffers()}
+    whole, *others = _tried(model, x), _tried(model, torch.zeros_like(x)), fewer
+    for other in others:
+        # Of fewer examples a model draws other numbers, which it may keep.
+        if whole and other and not (whole.drew and other is fewer):
+            refuse_kept(whole, other, but=averages)
+
+
+def _tried(model: nn.Module, x: Tensor) -> Trial | None:
+    """None of a model that cannot be copied, or does not take x."""
     try:
-        trials = [trial(model, rows) for rows in (x, torch.zeros_like(x))]
+        return trial(model, x)
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError:  # torch's words for what cannot be copied
-        return
-    refuse_kept(*trials, but=averages)
+    except (RuntimeError, TypeError):  # torch's words for either, and Python's
+        return None
 
 
 def check_elsewhere(model: nn.Module, loss: Loss, losses: Tensor, layers: Uses) -> None:
@@ -100,18 +109,23 @@ def check_alone(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tens
     look = looks.of(model, loss, "alone")
     if not look.found:
         if not look.over:
-            look.found, conclusive = _mixed(model, loss, x, y, losses, layers)
+            look.found, conclusive = _mixed(model, loss, x, y, losses, layers, _sides(len(losses)))
             look.take(conclusive=conclusive)
         elif look.asked & (look.asked - 1) == 0:
-            some = torch.randperm(len(losses), generator=torch.Generator().manual_seed(look.asked)) % 2 == 0
-            look.found, _ = _flows(losses, layers, [some.to(losses.device)])
+            half = torch.randperm(len(losses), generator=torch.Generator().manual_seed(look.asked)) % 2 == 0
+            look.found, _ = _mixed(model, loss, x, y, losses, layers, [half, ~half])
     if look.found:
         raise NotSupportedError(look.found)
 
 
-def _mixed(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, layers: Uses) -> tuple[str | None, bool]:
-    """How examples are mixed, if they are, and whether the next pass has nothing more to show."""
-    sides = [side.to(losses.device) for side in _sides(len(losses))]  # whose rows are looked at, not the others'
+def _mixed(
+    model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, layers: Uses, sides: list[Tensor]
+) -> tuple[str | None, bool]:
+    """How examples are mixed, if they are, and whether the next pass has nothing more to show.
+
+    ``sides`` (B,): sets of examples whose rows and losses are looked at, when the others' inputs and labels change.
+    """
+    sides = [side.to(losses.device) for side in sides]
     reason, seen = _flows(losses, layers, sides)
     if reason:
         return reason, True
@@ -119,10 +133,12 @@ def _mixed(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, l
     try:
         whole = trial(model, x, names)
         for mine in sides:
-            alike = torch.where(mine.view(-1, *[1] * (by_example.dim() - 1)), by_example, by_example[mine][:1])
-            if reason := _differs(whole, trial(model, alike.flatten(0, 1), names), mine, lambda o: loss(o, y)):
+            alike, labels = (_alike(values, mine) for values in (by_example, y))
+            other = trial(model, alike.flatten(0, 1), names)
+            of_both = (loss(whole.outputs, y)[mine], loss(other.outputs, labels)[mine])
+            if reason := _differs(whole, other, mine) or (None if same(*of_both) else BESIDE):
                 return reason, True
-            told_apart &= not torch.equal(by_example, alike)
+            told_apart &= not (torch.equal(by_example, alike) or torch.equal(y, labels))
         fewer = sides[0]
         outputs = trial(model, by_example[fewer].flatten(0, 1)).outputs
         if whole.drew:  # of fewer examples other numbers would be drawn: only the loss is asked
@@ -131,9 +147,14 @@ def _mixed(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, l
             return "an example's loss depends on how many there are", True
     except torch.OutOfMemoryError:
         raise  # the reference would need more
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         return f"its examples cannot be tried out on a copy ({error})", True
     return None, seen and told_apart
+
+
+def _alike(values: Tensor, mine: Tensor) -> Tensor:
+    """``values`` (B, …) with those of all others like the first that is ``mine``."""
+    return torch.where(mine.view(-1, *[1] * (values.dim() - 1)), values, values[mine][:1])
 
 
 def _sides(examples: int) -> list[Tensor]:
@@ -169,16 +190,14 @@ def _nonzero(rows: Tensor, whose: Tensor) -> bool:
     return bool(touched.any() and rows[touched].nan_to_num(0.0, 0.0, 0.0).any())
 
 
-def _differs(one: Trial, other: Trial, mine: Tensor, losses_of: Callable[[Tensor], Tensor]) -> str | None:
-    """What of the examples that are ``mine`` (B,), the same in both trials, is not, in words."""
+def _differs(one: Trial, other: Trial, mine: Tensor) -> str | None:
+    """Which rows of the examples that are ``mine`` (B,), the same in both trials, are not, in words."""
     refuse_kept(one, other)
     comparable = one.names == other.names  # not where fewer calls are made of shorter texts
     for name, *inputs in zip(one.names, one.inputs, other.inputs, strict=True) if comparable else ():
         rows = [rows_of(of_trial, len(mine)) for of_trial in inputs]
         if any(of_trial is None for of_trial in rows) or not same(*(of_trial[mine] for of_trial in rows)):
             return NOT_ALONE.format(name or "the model")
-    if not same(*(losses_of(of_trial.outputs)[mine] for of_trial in (one, other))):
-        return "an example's loss depends on the examples beside it, and is another without them"
     return None
 
 

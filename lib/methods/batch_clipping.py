@@ -64,7 +64,7 @@ class BatchClipping(DPSGD):
         return Groups(model, self.clip_norm(step))
 
     def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
-        """Σ_j [g(S_j)]_C, before noise."""
+        """Σ_j [g(S_j)]_C, before noise: what one example, replaced, moves by at most 2C."""
         total = self._summed(model, x, y, step)
         return self._groups.parts(total)
 
