@@ -212,3 +212,31 @@ def test_a_budget_out_of_reach_is_named():
 
 def test_whole_numbers_of_either_type_are_one_event():
     assert accounting.Event(4, 1, 18_750.0) == accounting.Event(4.0, 1.0, 18_750)
+
+
+def test_rdp_counts_steps_that_are_next_to_nothing():
+    """Their divergences are less than the rounding of 1."""
+    for z, q, steps in ((100.0, 1e-6, 1), (10.0, 1e-7, 1), (1.0, 1e-12, 10**6)):
+        how = {"noise_multiplier": z, "sampling_prob": q, "steps": steps}
+        assert 0.0 <= accounting.delta(epsilon=1.0, accountant="rdp", **how) < 1e-5
+        assert 0.0 <= accounting.epsilon(accountant="rdp", **how) < 1.0
+
+
+def test_rdp_without_replacement_falls_with_the_noise_to_the_end():
+    how = {"sampling_prob": 0.6, "steps": 1, "sampler": "without_replacement", "neighbouring_relation": "replace_one"}
+    spent = [accounting.epsilon(noise_multiplier=z, accountant="rdp", **how) for z in (30.0, 256.0, 1e3, 3e3, 3e4)]
+    assert spent == sorted(spent, reverse=True)
+    assert spent[-1] < 0.01
+
+
+def test_without_steps_an_account_that_does_not_fit_is_refused_all_the_same():
+    how = {"sampling_prob": 0.01, "steps": 0}
+    assert accounting.noise_multiplier(epsilon=1.0, **how) == 0.0
+    for wrong, words in (
+        ({"epsilon": -1.0}, "epsilon: expected"),
+        ({"delta": 7.0}, "delta: expected"),
+        ({"accountant": "nonsense"}, "accountant: expected"),
+        ({"sampler": "shuffled"}, "accountant: expected one of gdp for sampler 'shuffled'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            accounting.noise_multiplier(**{"epsilon": 1.0} | how | wrong)

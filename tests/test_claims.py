@@ -1,5 +1,6 @@
 """Every claim can hold, can fail, and is open while results are missing."""
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -118,11 +119,12 @@ def test_what_decides_a_verdict_is_told_and_what_is_missing_is_counted():
     assert verdict(parts[:1], beside=beside).in_short() == "a 1 (1); beside: z 8 (1)"
     assert str(verdict([(None, "x –"), (None, "y –")])) == "open: nothing stored yet"
     assert verdict([(None, "too early to tell: 12 (1)")]).evidence == "too early to tell: 12 (1)"
+    assert verdict([]).status == "open"
 
 
 def cell(mean, stderr=0.1, n=3, at_an_end=False, by=None):
     """A line of the summary; ``by``: what its row reaches at ε = 1."""
-    found = {"mean": mean, "stderr": stderr, "n": n, "at_an_end": at_an_end, "one_run": 2.0}
+    found = {"mean": mean, "stderr": stderr, "n": n, "at_an_end": at_an_end, "one_run": 2.0, "freedom": math.inf}
     return found | {"outdone": by and (by, "at ε = 1"), "printed": tables.Printed(95.0)}
 
 
@@ -209,6 +211,12 @@ class TestAbove:
         assert found[alone]["n"] == 1
         assert claims.spread(found[alone]) == pytest.approx(np.mean(variances) ** 0.5)
         assert claims.spread(found[table.cells[0]]) == pytest.approx(6.0)
+
+    def test_and_known_as_well_as_these_tell_it(self):
+        """Of one pair of runs Student's t has one degree of freedom: × 12.7, not × 1.96."""
+        one, other = (cell(mean, None, 1) | {"one_run": 6.0, "freedom": 1} for mean in (95.0, 70.0))
+        assert claims.above(one, other)[0] is None
+        assert claims.above(one | {"freedom": math.inf}, other | {"freedom": math.inf})[0] is True
 
     def test_and_two_points_where_those_are_close(self, fill):
         found = claims.cells("mnist_noise", "cpu", fill(tables.load("mnist_noise"), lambda *_: [80.0]))

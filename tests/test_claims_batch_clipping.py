@@ -110,6 +110,12 @@ def test_the_enhanced_clip_norms_are_judged_with_the_better_of_two_clip_norms(tu
     assert any(text.startswith("beside: resnet-18, BC 30.00") for text in verdict.parts)
 
 
+@pytest.mark.parametrize("missing", ["resnet-18, BC", "resnet-18, BC, C = .095", "resnet-18, BC, Zhang's"])
+def test_the_better_of_two_clip_norms_is_not_known_from_one(missing, fill):
+    store = fill(tables.load("bc_ic_vs_bc"), lambda row, *_: None if row == missing else [50.0], tier="paper", seeds=2)
+    assert BY_NAME["The enhanced clip norms beat Zhang's"].judge("paper", store).status == "open"
+
+
 @pytest.mark.parametrize(("gap", "status"), [(5.0, "open"), (7.0, "holds")])
 def test_the_better_of_two_clip_norms_is_told_at_half_the_doubt(gap, status, fill):
     def curve(row, column, seed):  # a standard error of 1 from three seeds, so t is 4.30 at 5 % and 6.21 at half of it

@@ -63,6 +63,15 @@ def test_the_printed_row_has_to_be_reached_by_one_with_a_guarantee(fill):
     assert "99.00" not in verdict.evidence
 
 
+def test_while_rows_are_missing_the_best_of_them_may_not_have_been_run(fill):
+    def one_row(row, column, seed):
+        return [95.0] if row == "DPSGD (LeNet-5)" else None
+
+    verdict = judged("The BN row, with a guarantee", fill, curve=one_row)
+    assert verdict.status == "open"
+    assert "rows not stored yet" in verdict.evidence
+
+
 @pytest.mark.parametrize(
     ("printed", "sound", "status"), [(9.0, 1.99, "fails"), (2.0, 2.0, "holds"), (2.0, 3.0, "holds")]
 )

@@ -117,11 +117,14 @@ def noise_multiplier(
     accountant: str = "pld",
     neighbouring_relation: str = "add_or_remove_one",
 ) -> float:
-    """The smallest z whose ε is at most ``epsilon``: never more, and z at most 0.01 % above the smallest.
+    """The smallest z whose ε is at most ``epsilon``: never more, and z at most 0.01 % above the smallest, where ε falls
+    with z, as it does but for rounding.
 
     0 if there are no steps.  Raises ``ValueError`` as :func:`epsilon` does, and if of the range searched, 0.01 to 1e6,
     no z meets ``epsilon``, or every one does.
     """
+    check_match(accountant, sampler, neighbouring_relation)
+    checked_epsilon(epsilon), checked_delta(delta)
     if Event(1.0, sampling_prob, steps, sampler, neighbouring_relation).steps == 0:
         return 0.0
 

@@ -30,7 +30,8 @@ class Event:
                             | with_replacement: L draws of one example, repeats allowed, afresh in every step
                             | shuffled: each epoch a permutation cut into batches
                             | fixed_order: one permutation cut into batches, the same in every epoch
-    neighbouring_relation   add_or_remove_one: sums differ by at most C | replace_one: by at most 2C
+    neighbouring_relation   add_or_remove_one: sums differ by at most C | replace_one: by at most 2C; either by 2C
+                            for each draw with replacement
     ======================  ============================================================================================
 
     Raises ``ValueError`` naming the field, what was expected and what came.

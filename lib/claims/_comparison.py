@@ -1,4 +1,4 @@
-"""Whether one cell is more accurate than another, or as accurate as is printed; told where the runs can tell it."""
+"""Whether one cell is more accurate than another, told where the runs can tell it; or as accurate as is printed."""
 
 import math
 from collections.abc import Sequence
@@ -18,21 +18,25 @@ NOT_OUTDONE = {"at_an_end": False, "outdone": None}
 
 def cells(name: str, tier: str, store: Store) -> dict[tuple[Row, Column], dict]:
     """The lines of the table's summary, by cell, with more: ``one_run``, what a single run's standard error is taken
-    for (that of all repeated cells, pooled), and ``outdone``, what is stored of the row that is more accurate, and
-    where: with a step size that its search did not choose, or at a smaller ε, where a network keeps to this one, too.
+    for (that of all repeated cells, pooled), with so many degrees of ``freedom``; and ``outdone``, what is stored of
+    the row that is more accurate, and where: with a step size that its search did not choose, or at a smaller ε, where
+    a network keeps to this one, too.
     """
     table = tables.load(name)
     found = dict(zip(table.cells, report.summary(table, tier, store).to_dict("records"), strict=True))
     repeated = [(cell["n"] - 1, cell["n"] * cell["stderr"] ** 2) for cell in found.values() if cell["n"] > 1]
     pooled = sum(freedom * variance for freedom, variance in repeated) / max(1, sum(freedom for freedom, _ in repeated))
+    estimated = math.sqrt(pooled) > ONE_RUN
+    freedom = sum(freedom for freedom, _ in repeated) if estimated else math.inf
+    single = {"one_run": math.sqrt(pooled) if estimated else ONE_RUN, "freedom": freedom}
     for cell in found.values():
-        cell["one_run"] = max(ONE_RUN, math.sqrt(pooled))
+        cell |= single
     for (row, column), cell in found.items():
         others = [(f"with step size {step['lr']:g}", step) for step in cell["other_steps"]]
         if table.column == "epsilon" and column is not None:
             smaller = [other for other in table.columns if other is not None and other < column]
             others += [(f"at {head(name, c)}", found[row, c]) for c in smaller if found[row, c]["n"]]
-        better = [(other | {"one_run": cell["one_run"]}, where) for where, other in others if cell["n"]]
+        better = [(other | single, where) for where, other in others if cell["n"]]
         better = [(other, where) for other, where in better if other["mean"] > cell["mean"]]
         cell["outdone"] = max(better, key=lambda found: found[0]["mean"], default=None)
     return found
@@ -83,7 +87,8 @@ def clear(gap: float, *of_cells: dict, of: int = 1) -> bool:
     error = math.hypot(*errors)
     if error == 0:
         return gap != 0
-    uncertain = sum(e**4 / (cell["n"] - 1) for e, cell in zip(errors, of_cells, strict=True) if cell["n"] > 1)
+    freedoms = [cell["n"] - 1 if cell["n"] > 1 else cell["freedom"] for cell in of_cells]
+    uncertain = sum(e**4 / of_cell for e, of_cell in zip(errors, freedoms, strict=True))
     freedom = error**4 / uncertain if uncertain else math.inf
     return abs(gap) > error * float(t.isf(DOUBT / 2 / of, freedom))
 
@@ -133,6 +138,8 @@ def best_reached(name: str, rows: Sequence[Row], printed: Row, tier: str, store:
         ok, why = limited(gap >= 0, tier)
         if ok and not clear(gap, found[best, column], of=len(run)):
             ok, why = None, f" (not told apart, as the best of {len(run)} rows)"
+        if ok is False and len(run) < len(rows):
+            ok, why = None, f" ({len(rows) - len(run)} of {len(rows)} rows not stored yet)"
         text = f"{head(name, column)}: {best} {told(found[best, column])}, printed {number.text}: {gap:+.2f}{why}"
         parts.append((ok, text))
     return verdict(parts)

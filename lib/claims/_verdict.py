@@ -53,7 +53,7 @@ def verdict(parts: Sequence[Part], *, beside: Sequence[Part] = ()) -> Verdict:
     says otherwise is told in short, too.
     """
     oks = [ok for ok, _ in parts]
-    status = "fails" if False in oks else "open" if None in oks else "holds"
+    status = "fails" if False in oks else "open" if None in oks or not oks else "holds"
     known = [(ok, text) for ok, text in parts if ok is not None or MISSING not in text]
     evidence = [text for _, text in known]
     if len(known) < len(parts):

@@ -66,10 +66,12 @@ def _tuned_clip_norm(tier: str, store: Store) -> Verdict:
     name, zhang = "bc_ic_vs_bc", "resnet-18, BC, Zhang's"
     found = cells(name, tier, store)
     tried = ("resnet-18, BC", "resnet-18, BC, C = .095")
-    worse, best = sorted(tried, key=lambda row: found[row, FALLING]["mean"] or 0.0)
+    if unknown := [row for row in (*tried, zhang) if not found[row, FALLING]["n"]]:
+        return verdict([(None, f"{row} {told(found[row, FALLING])}") for row in unknown])
+    worse, best = sorted(tried, key=lambda row: found[row, FALLING]["mean"])
     beside = [(worse, zhang), ("convnet, BC", "convnet, BC, Zhang's")]
     one, other = found[best, FALLING], found[zhang, FALLING]
-    if one["n"] and other["n"] and not clear(one["mean"] - other["mean"], one, other, of=len(tried)):
+    if not clear(one["mean"] - other["mean"], one, other, of=len(tried)):
         # The better of two is ahead of a third by chance more often than one is.
         beside = pairs_told(name, [(best, zhang), *beside], FALLING, tier, store)
         return verdict([(None, f"{best}, the better of two, not told from {zhang} at 5 % ÷ 2")], beside=beside)

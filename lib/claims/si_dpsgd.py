@@ -61,14 +61,18 @@ def _twenty_points(table: str, own: Sequence[Row], column: float, tier: str, sto
     """The best of v1's ``own`` rows against the best row of DPSGD."""
     found = cells(table, tier, store)
     rivals = [row for row, of in _dpsgd_cells(table) if of == column]
-    missing = sum(not found[row, column]["n"] for row in (*own, *rivals))
-    if missing == len(own) + len(rivals):
+    means = {row: found[row, column]["mean"] for row in (*own, *rivals) if found[row, column]["n"]}
+    missing = len(own) + len(rivals) - len(means)
+    if not means:
         return verdict([(None, MISSING)])
-    best = [max(rows, key=lambda row: found[row, column]["mean"] or 0.0) for rows in (own, rivals)]
+    best = [max(rows, key=lambda row: means.get(row, 0.0)) for rows in (own, rivals)]
     text = f"{head(table, column)}: " + ", ".join(f"{row} {told(found[row, column])}" for row in best)
     if missing:
         return verdict([(None, f"{text} ({missing} of {len(own) + len(rivals)} rows not stored yet)")])
-    ok, why = above(*(found[row, column] for row in best), TWENTY)
+    of_best = [found[row, column] for row in best]
+    ok, why = above(*of_best, TWENTY)
+    if ok and not clear(of_best[0]["mean"] - of_best[1]["mean"] - TWENTY, *of_best, of=len(own)):
+        ok, why = None, f" (not told apart, as the best of {len(own)} rows)"
     ok, less = limited(ok, tier)
     return verdict([(ok, text + why + less)])
 

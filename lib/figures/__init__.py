@@ -110,7 +110,8 @@ def against_epoch(table: Table, tier: str, store: Store) -> Figure:
         of_row = frame[frame["row"] == row].assign(line=lambda part: part["column"].map(names))
         sns.lineplot(of_row, x="epoch", y="accuracy", hue="line", palette=palette, errorbar="se", ax=axes)
         axes.get_legend().remove()
-        axes.set(title=row, xlabel="epoch", ylabel="", xscale="log", xlim=(0.9, 1.1 * max(frame["epoch"])))
+        seeds = f" ({of_row['seed'].nunique()} seeds)" if of_row["seed"].nunique() > 1 else " (one seed)"
+        axes.set(title=row + seeds, xlabel="epoch", ylabel="", xscale="log", xlim=(0.9, 1.1 * max(frame["epoch"])))
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -161,13 +162,18 @@ def at_step_size(table: Table, tier: str, store: Store, *, lr: float) -> Figure:
     frame = report.search(table, tier, store)
     names = dict(zip(table.columns, report.heads(table), strict=True))
     frame = frame[frame["lr"] == lr].assign(position=lambda part: part["column"].map(names))
-    figure, axes = plt.subplots(figsize=(9, 3.6))
+    figure, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
     if len(frame):
-        sns.lineplot(frame, x="position", y="accuracy", hue="row", marker="o", sort=False, ax=axes)
-        axes.legend(title=None, fontsize="small")
+        sns.lineplot(frame, x="position", y="accuracy", hue="row", marker="o", sort=False, legend=False, ax=axes)
+        for line, row in zip(axes.lines, frame["row"].unique(), strict=True):
+            line.set_label(row)
+        figure.legend(loc="outside right center", fontsize="small")
     axes.set(
-        title=f"every cell at step size {lr:g}, tuning runs", xlabel="", ylabel="validation accuracy (%)", ylim=(0, 101)
+        title=f"every cell at step size {lr:g}: tuning runs, one seed each",
+        xlabel="",
+        ylabel=f"validation {scale.LABEL}",
     )
+    scale.of_errors(axes)
     return _closed(figure)
 
 

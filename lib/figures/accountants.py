@@ -45,7 +45,7 @@ def drawn(frame: pd.DataFrame, *, title: str) -> Figure:
         axes.plot(frame.index, values.where(values.map(math.isfinite)), style, marker=".", label=WORDS.get(name, name))
     axes.set(title=title, xlabel="epochs", ylabel="ε", xscale="log", yscale="log")
     axes.xaxis.set_major_formatter("{x:g}")
-    title = "dashed: not known to be an upper bound"
+    title = "dashed: no upper bound is proven"
     figure.legend(loc="outside right center", fontsize="small", title=title, title_fontsize="small")
     plt.close(figure)
     return figure
@@ -101,7 +101,9 @@ def limit_error(*, sigmas: Sequence[float], sampling_prob: float, epochs: Sequen
 def map_of(errors: pd.DataFrame) -> Figure:
     """The map of :func:`limit_error` in percent: blue where the limit claims too little ε, red where too much."""
     figure, axes = plt.subplots(figsize=(8, 4.2))
-    sns.heatmap(errors * 100, cmap="vlag", vmin=-20, vmax=20, annot=True, fmt=".3g", ax=axes)
+    sns.heatmap(
+        errors * 100, cmap="vlag", vmin=-20, vmax=20, annot=True, fmt=".1f", cbar_kws={"extend": "both"}, ax=axes
+    )
     axes.set(title="(ε by the limit − ε by PLD) ÷ ε by PLD, in %", ylabel="σ", xlabel="c = √(E·m/N)")
     plt.close(figure)
     return figure

@@ -6,11 +6,13 @@ from typing import Any
 import pandas as pd
 
 from lib import accounting, registry, tables
+from lib.report import privacy_words
 from lib.report.frames import records, summary
 from lib.store import Record, Store
 from lib.tables import Row, Table
 
-HEADS = ("table", "row", "column", "printed", "mean", "stderr", "n", "claimed", "recomputed", "proven", "audited")
+OF_CELL = ("row", "column", "printed", "mean", "stderr", "n")
+HEADS = ("table", *OF_CELL, "claimed", "recomputed", "proven", "audited", "mark")
 
 
 def private_cells(tier: str, store: Store) -> pd.DataFrame:
@@ -18,7 +20,8 @@ def private_cells(tier: str, store: Store) -> pd.DataFrame:
 
     ``claimed`` by the run's own accountant.  ``recomputed``: the same claim counted well, by today's RDP where SI-DPSGD
     is taken for DPSGD, and elsewhere as ``proven``: the largest of the cell's records, NaN where there is none.
-    ``audited``: the largest, NaN where nothing was attacked.
+    ``audited``: the largest, NaN where nothing was attacked.  ``mark``: † where the noise of one of them was less
+    Gaussian than its proof takes it for.
     """
     lines = []
     for name in registry.names("tables"):
@@ -35,7 +38,7 @@ def private_cells(tier: str, store: Store) -> pd.DataFrame:
                 continue
             if of_cell and not of_cell[0]["privacy"]["claimed"]:
                 continue
-            told = {"table": name, **{head: line[head] for head in ("row", "column", "printed", "mean", "stderr", "n")}}
+            told = {"table": name, **{head: line[head] for head in OF_CELL}}
             lines.append(told | _epsilons(of_cell))
     return pd.DataFrame(lines, columns=HEADS)
 
@@ -60,7 +63,7 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _epsilons(of_cell: list[Record]) -> dict[str, float | None]:
+def _epsilons(of_cell: list[Record]) -> dict[str, float | str | None]:
     if not of_cell:
         return {}
     blocks = [record["privacy"] for record in of_cell]
@@ -72,6 +75,7 @@ def _epsilons(of_cell: list[Record]) -> dict[str, float | None]:
         "recomputed": _as_dpsgd(blocks[0]) if of_cell[0]["run"]["method"] == "si_dpsgd" else proven,
         "proven": proven,
         "audited": max(audited, default=None),
+        "mark": privacy_words.MARK * any(map(privacy_words.of_one_draw, of_cell)),
     }
 
 
