@@ -49,8 +49,8 @@ WITH_TORCH = {
     "pca": {"data"},
     "environment": set(),
     "train": {
-        *("data", "environment", "generators", "layers", "lease", "methods", "models", "pca", "preprocessing", "run"),
-        *("schedules", "store"),
+        *("data", "environment", "generators", "grads", "layers", "lease", "methods", "models", "pca"),
+        *("preprocessing", "registry", "run", "schedules", "store"),
     },
     "sweep": {"data", "environment", "lease", "plan", "run", "store", "tables", "train", "tuning"},
     "bench": {

@@ -12,9 +12,10 @@ from conftest import make_run
 from lib import data, pca, registry
 from lib.data import Dataset, as_input, text
 from lib.generators import generator
+from lib.grads.trials import trial
 from lib.layers import NoisyLinear
 from lib.preprocessing import Preprocessing
-from lib.train import OutOfTime, Training, _training, evaluate, train
+from lib.train import OutOfTime, Training, _start, _training, evaluate, train
 from lib.train._start import dataset_of
 
 
@@ -304,3 +305,20 @@ def test_the_step_size_follows_its_schedule_and_momentum_is_the_runs(monkeypatch
     per_epoch = 1437 // 64
     assert [group["lr"] for group in groups] == pytest.approx([0.5] * per_epoch + [0.05] * per_epoch)
     assert {group["momentum"] for group in groups} == {0.9}
+
+
+def test_models_that_are_built_alike_are_looked_at_once(monkeypatch):
+    """What a look at the first run's model has shown is not looked for again, but for another norm's."""
+    tried = []
+    monkeypatch.setattr("lib.grads.uses.trial", lambda *of: tried.append(of) or trial(*of))
+    _start._found.cache_clear()
+
+    def times(**changes) -> int:
+        tried.clear()
+        private = {"method": "dpsgd", "sampler": "poisson", "noise_multiplier": 1.0, "clip_norm": 1.0}
+        train(make_run(**private, optimizer="sgd", epochs=1, batch_size=300, **changes))
+        return len(tried)
+
+    first = times()
+    assert times(seed=1, lr=0.1) < first / 2
+    assert times(norm="layer") >= first

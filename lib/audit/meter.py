@@ -166,7 +166,7 @@ class _Meter:
         It is one model to what looks at it, as it is in training, and not a new one every time.
         """
         model = copy.deepcopy(self.model)
-        looks.share(self.model, model)
+        looks.share(looks.found(self.model), model)
         devices = {value.device for value in (x, *model.state_dict().values()) if value.device.type == "cuda"}
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)

@@ -34,19 +34,25 @@ class Look:
         self.taken += LOOKS if conclusive else 1
 
 
-_looks: WeakKeyDictionary[nn.Module, dict[Hashable, Look]] = WeakKeyDictionary()
+Found = dict[Hashable, Look]  # by the question, and the state of the model it was asked in
+_looks: WeakKeyDictionary[nn.Module, Found] = WeakKeyDictionary()
 
 
 def of(model: nn.Module, loss: Loss, question: str) -> Look:
     """The one there is so far, asked once more."""
-    look = _looks.setdefault(model, {}).setdefault(_state(model, loss, question), Look())
+    look = found(model).setdefault(_state(model, loss, question), Look())
     look.asked += 1
     return look
 
 
-def share(model: nn.Module, copied: nn.Module) -> None:
-    """What is found of a model is found of its copy, and the other way round."""
-    _looks[copied] = _looks.setdefault(model, {})
+def found(model: nn.Module) -> Found:
+    """All that was and will be found of ``model``."""
+    return _looks.setdefault(model, {})
+
+
+def share(of_another: Found, model: nn.Module) -> None:
+    """What is found of another model is found of this one, its copy or built alike, and the other way round."""
+    _looks[model] = of_another
 
 
 def _state(model: nn.Module, loss: Loss, question: str) -> Hashable:

@@ -1,16 +1,24 @@
 """What a run starts from: its data, its public examples, its untrained model, its optimiser."""
 
+from collections.abc import Hashable
+from functools import cache
+
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from lib import data, methods, models, pca
+from lib import data, methods, models, pca, registry
 from lib.data import Dataset
 from lib.generators import generator, seed_for
+from lib.grads import looks
 from lib.layers import Projection, WithPublic
 from lib.preprocessing import Preprocessing
 from lib.run import Run
 from lib.train import pretrained
+
+# The fields that say how a model is put together, beside its file.
+BUILT_BY = ("norm", "activation", "last_norm", "dataset", "pretrained_on", "public_examples", "statistics")
+BUILT_BY += ("statistics_gradient", "statistics_batch")
 
 Data = tuple[Dataset, methods.Public | None]  # what a run trains and tests on, and its public examples
 
@@ -83,9 +91,16 @@ def model_of(run: Run, dataset: Dataset, public: methods.Public | None) -> nn.Mo
     if run.norm.startswith("public_batch"):
         how = {"gradient": run.statistics_gradient == "on", "shared_by": run.statistics_batch}
         model = WithPublic(model, public[0], statistics=run.statistics, **how)
+    looks.share(_found(registry.load("models", run.model), *(getattr(run, name) for name in BUILT_BY)), model)
     model = model.to(dataset.train_inputs.device)
     _set_projection(model, run, dataset)
     return model
+
+
+@cache
+def _found(*built_by: Hashable) -> looks.Found:
+    """What was found of the models of earlier runs that were built alike."""
+    return {}
 
 
 def optimizer_of(method: methods.Method, model: nn.Module) -> tuple[torch.optim.Optimizer, LambdaLR]:
