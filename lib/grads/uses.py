@@ -1,7 +1,7 @@
 """Whether layers' inputs and output gradients tell all of a model's per-example gradients, and each example's apart.
 
-A model, or one built alike, is looked at until a pass has shown it, :data:`~lib.grads.looks.LOOKS` times at most, and at one half of the
-examples without the other at the 2nd, 4th, 8th … pass; what is found to be mixed stays so.
+A model, or one built alike, is looked at until a pass has shown it, :data:`~lib.grads.looks.LOOKS` times at most, and
+at one half of the examples without the other at the 2nd, 4th, 8th … pass; what is found to be mixed stays so.
 """
 
 from collections import Counter
