@@ -124,7 +124,8 @@ def noise_multiplier(
     no z meets ``epsilon``, or every one does.
     """
     check_match(accountant, sampler, neighbouring_relation)
-    checked_epsilon(epsilon), checked_delta(delta)
+    checked_epsilon(epsilon)
+    checked_delta(delta)
     if Event(1.0, sampling_prob, steps, sampler, neighbouring_relation).steps == 0:
         return 0.0
 

@@ -13,7 +13,7 @@ poisson              replace_one        (1−q) N(0) + q N(−1) against (1−q)
 with_replacement     add_or_remove_one  Σ_k p_k N(2k) against N(0), the worse of both directions.  An example drawn k
                                         times displaces k others: 2kC.  p is Poisson(−ln(1 − q)), which stochastically
                                         dominates the number of times it is drawn, Bin(L, 1/N), for every L = qN;
-                                        with large q it is far more, and ε some times too large
+                                        with large q by far, and ε is several times too large
 without_replacement  replace_one        (1−q) N(0) + q N(2) against N(0), in every step the worse of both directions
 ===================  =================  ==============================================================================
 

@@ -5,10 +5,9 @@
     1.035
 
 Poisson sampling: Mironov, Talwar and Zhang 2019 (1908.10530), exact moments.  Without replacement, under replace-one
-only: Wang, Balle and Kasiviswanathan 2019 (1808.00087), theorem 27, with noise ÷ sensitivity z/2.  A sampled
-step costs no more than one on all examples (quasi-convexity, van Erven and Harremoës 2014, theorem 13), which the
-theorem exceeds by rounding where the noise is large.  Conversion: Canonne,
-Kamath and Steinke 2020 (2004.00010), proposition 12.
+only: Wang, Balle and Kasiviswanathan 2019 (1808.00087), theorem 27, with noise ÷ sensitivity z/2.  A sampled step
+costs no more than one on all examples (quasi-convexity, van Erven and Harremoës 2014, theorem 13), which theorem 27
+exceeds by rounding where the noise is large.  Conversion: Canonne, Kamath and Steinke 2020 (2004.00010), prop. 12.
 """
 
 from functools import lru_cache

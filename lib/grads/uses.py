@@ -132,18 +132,20 @@ def _mixed(
     by_example, names, told_apart = x.unflatten(0, (len(losses), -1)), [name for name, _, _ in layers], True
     try:
         whole = trial(model, x, names)
+        losses_of_all = loss(whole.outputs, y)
         for mine in sides:
             alike, labels = (_alike(values, mine) for values in (by_example, y))
             other = trial(model, alike.flatten(0, 1), names)
-            of_both = (loss(whole.outputs, y)[mine], loss(other.outputs, labels)[mine])
-            if reason := _differs(whole, other, mine) or (None if same(*of_both) else BESIDE):
+            if reason := _differs(whole, other, mine):
                 return reason, True
+            if not same(losses_of_all[mine], loss(other.outputs, labels)[mine]):
+                return BESIDE, True
             told_apart &= not (torch.equal(by_example, alike) or torch.equal(y, labels))
         fewer = sides[0]
         outputs = trial(model, by_example[fewer].flatten(0, 1)).outputs
         if whole.drew:  # of fewer examples other numbers would be drawn: only the loss is asked
             outputs = rows_of(whole.outputs, len(y))[fewer].flatten(0, 1)
-        if not same(loss(whole.outputs, y)[fewer], loss(outputs, y[fewer])):
+        if not same(losses_of_all[fewer], loss(outputs, y[fewer])):
             return "an example's loss depends on how many there are", True
     except torch.OutOfMemoryError:
         raise  # the reference would need more
