@@ -90,3 +90,9 @@ def test_a_threshold_that_separates_gives_the_clopper_pearson_bound():
     found = bounds.threshold(included + np.random.default_rng(0).random(4000) / 10, included, delta=DELTA)
     p = 0.025 ** (1 / 1000)
     assert found == pytest.approx(math.log((p - DELTA) / (1 - p)), rel=0.05)
+
+
+def test_one_run_of_5000_canaries_ends_where_notebook_06_says():
+    """Whatever is hidden: every guess right, and as many canaries in as out."""
+    included = np.arange(5000) < 2500
+    assert 5.6 < bounds.one_run(included.astype(float), included, delta=DELTA) < 5.7
