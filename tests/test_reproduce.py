@@ -156,19 +156,22 @@ def test_a_dry_run_reckons_with_the_workers_that_there_will_be(tier, workers, mo
     assert command.dry_run(table=["mnist_noise"], tier=tier, **plan).splitlines()[-1] == f"all: with {workers}"
 
 
-def test_the_batch_ends_with_a_summary_and_names_what_failed(monkeypatch, tmp_path, capsys):
-    """The notebooks themselves are left out: one that works, and one that does not."""
+@pytest.mark.parametrize("tier", ["smoke", "cpu"])
+def test_the_batch_ends_with_a_summary_and_names_what_failed(tier, monkeypatch, tmp_path, capsys):
+    """The notebooks themselves are left out: one that works, and one that does not.  The report is written once."""
+    written = []
     monkeypatch.setattr(reproduce, "OUT", reproduce.OUT / "test")
     monkeypatch.setattr(reproduce, "folder", lambda tier: tmp_path)
-    monkeypatch.setattr(reproduce.ledger, "write", lambda readme: None)
+    monkeypatch.setattr(reproduce.ledger, "write", written.append)
     monkeypatch.setattr(reproduce, "run_notebook", lambda name, output, parameters: name if "01" in name else None)
-    how = {"tier": "cpu", "seeds": 1, "minutes": 5.0, "backend": None, "n_jobs": 1, "precision": "float32"}
+    how = {"tier": tier, "seeds": 1, "minutes": 5.0, "backend": None, "n_jobs": 1, "precision": "float32"}
     with pytest.raises(reproduce.NotebookError, match=r"^01_noise_robustness$"):
         reproduce.reproduce(table=["mnist_noise", "mnist_si_dpsgd"], **how)
     first, second, *summary = capsys.readouterr().out.splitlines()
-    assert first.startswith("1 of 2: mnist_si_dpsgd, tier cpu; to train from here on: ")
-    assert second.startswith("2 of 2: mnist_noise, tier cpu; to train from here on: ")
+    assert first.startswith(f"1 of 2: mnist_si_dpsgd, tier {tier}; to train from here on: ")
+    assert second.startswith(f"2 of 2: mnist_noise, tier {tier}; to train from here on: ")
     assert re.fullmatch(r"2 notebooks in \d+ s, 1 of them failed; 0 runs trained, \d+ still missing", summary[0])
+    assert written == [reproduce.REPOSITORY / "README.md"]
 
 
 def test_notebooks_share_the_minutes(monkeypatch):

@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +136,16 @@ def reproduce(*, table: list[str] | None, **plan: Any) -> None:
     at_once = workers if notebooks[0]["backend"] == "sequential" else 1
     others = other_notebooks() if table is None else []
     out = OUT / plan["tier"]
-    done = list(
-        Parallel(n_jobs=at_once, return_as="generator_unordered", pre_dispatch=at_once)(
-            delayed(run_notebook)(*job) for job in _jobs(notebooks, others, out, to_train, workers)
-        )
-    )
+    jobs = (delayed(run_notebook)(*job) for job in _jobs(notebooks, others, out, to_train, workers))
+    readme, smoke = REPOSITORY / "README.md", plan["tier"] == "smoke"
+    beside = [delayed(ledger.write)(readme)] if smoke else []  # nothing that it tells of is stored in this tier
+    done = Parallel(n_jobs=at_once, return_as="generator_unordered", pre_dispatch=at_once)(chain(jobs, beside))
     failed = [error for error in done if error is not None]
-    ledger.write(REPOSITORY / "README.md")
-    store = Store(store.root)
+    if not smoke:
+        ledger.write(readme)
+    store, ran = Store(store.root), len(notebooks) + len(others)
     print(
-        f"{len(done)} notebooks in {duration(time.monotonic() - began)}, {len(failed)} of them failed; "
+        f"{ran} notebooks in {duration(time.monotonic() - began)}, {len(failed)} of them failed; "
         f"{len(store) - stored} runs trained, {Estimate.of(notebooks, store).runs} still missing\n"
         f"  → {out.relative_to(REPOSITORY)}, README.md, results/REPORT.md"
     )

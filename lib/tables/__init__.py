@@ -107,6 +107,9 @@ class Table:
     def __post_init__(self) -> None:
         """A reader asks for the same runs over and over: each is put together once.
 
+        In tier ``smoke`` one search serves a row, that of its middle column: there the way is tried out, not the
+        numbers.
+
         ``ValueError`` for a column that no run has, and for a cell or a tuning that does not take what it is given.
         """
         if self.column not in Run.__dataclass_fields__:
@@ -116,12 +119,13 @@ class Table:
             if (make := getattr(self, name)) is not None:
                 expected = f"{self.name}: {name}: expected {name}(row, column, *, {', '.join(settings)})"
                 registry.check_call(expected, make, "row", 0.0, **settings)
-                object.__setattr__(self, name, cache(_of_a_tier(make)))
+                in_smoke = {"smoke": self.columns[len(self.columns) // 2]} if name == "tuning" else {}
+                object.__setattr__(self, name, cache(_of_a_tier(make, in_smoke)))
 
     def points(self, row: Row, column: Column, tier: str) -> list[dict[str, Any]]:
         """The candidates among which a cell is tuned; none for an untuned one.
 
-        Tier ``smoke`` has the ends of the grid alone: there the way is tried out, not the numbers.
+        Tier ``smoke`` has the ends of the grid alone.
         """
         if self.tuning is None or not self.tuned(row, column):
             return []
@@ -134,10 +138,12 @@ class Table:
         return list(product([row for row in self.rows if row not in self.not_run], self.columns))
 
 
-def _of_a_tier(make: Callable[..., Run]) -> Callable[..., Run]:
+def _of_a_tier(make: Callable[..., Run], at: Mapping[str, Column]) -> Callable[..., Run]:
+    """``make`` of a known tier alone; ``at``: the tiers that have one column for all, and which."""
+
     @wraps(make)
     def checked(row: Row, column: Column, *, tier: str, **settings: Any) -> Run:
-        return make(row, column, tier=check_tier(tier), **settings)
+        return make(row, at.get(check_tier(tier), column), tier=tier, **settings)
 
     return checked
 

@@ -57,8 +57,7 @@ def cell(row: str, column: float | None, *, seed: int, tier: str, lr: float = 0.
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The same, shorter, with the noise that keeps the shorter run to ε, on a validation split of the training data."""
-    column = 1.0 if tier == "smoke" else TUNED_AT.get(column, column)
-    size = SIZES[tier]
+    size, column = SIZES[tier], TUNED_AT.get(column, column)
     return _run(row, column, tier, size.tuning_epochs, lr=lr, validation_examples=size.validation_examples)
 
 

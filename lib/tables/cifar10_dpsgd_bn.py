@@ -96,7 +96,7 @@ def cell(row: str, column: float | None, *, seed: int, tier: str, lr: float = 0.
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The same, perhaps shorter, with the noise that keeps that to ε, on a validation split of the training data."""
-    column = 2.0 if tier == "smoke" else SEARCHED_AT.get(column, column)
+    column = SEARCHED_AT.get(column, column)
     epochs = SEARCH_EPOCHS[ROWS[row].length][tier]
     return _run(row, column, tier, epochs=epochs, lr=lr, validation_examples=VALIDATION[tier])
 

@@ -84,7 +84,7 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The same, shorter, with the noise that keeps the shorter run to ε, on a validation split of the training data."""
     if row == PLAIN:
         return cifar10_dpsgd_bn.tuning(cifar10_dpsgd_bn.PLAIN, column, tier=tier, lr=lr)
-    column = 1.0 if tier == "smoke" else SEARCHED_AT.get(column, column)
+    column = SEARCHED_AT.get(column, column)
     examples = VALIDATION[tier]
     return _run(row, column, tier, epochs=EPOCHS[ROWS[row].length][tier][2], lr=lr, validation_examples=examples)
 

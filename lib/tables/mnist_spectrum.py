@@ -55,7 +55,7 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     In a fixed order noise grows with every epoch, and a short search would choose steps that are too long.
     """
     size, in_order = SIZES[tier], ROWS[row]["sampler"] == "fixed_order"
-    column = 1.0 if tier == "smoke" else TUNED_AT.get(column, column)
+    column = TUNED_AT.get(column, column)
     epochs = size.epochs if in_order else size.tuning_epochs
     return _run(row, column, tier, epochs, lr=lr, validation_examples=size.validation_examples)
 

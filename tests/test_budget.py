@@ -1,0 +1,70 @@
+"""How much noise a run has: by its events alone, whatever the discount and the clip norm."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from lib import accounting
+from lib.methods._budget import budget
+from lib.run import Run
+from lib.sampling import Sampler
+
+RUN = Run(
+    dataset="digits",
+    model="lenet5",
+    method="dpsgd",
+    optimizer="sgd",
+    lr=0.1,
+    epochs=3,
+    batch_size=128,
+    sampler="poisson",
+    clip_norm=1.0,
+    epsilon=2.0,
+)
+SAMPLER = Sampler("poisson", 1437, 128)
+DISCOUNTS = [math.sqrt(layers) for layers in range(2, 300)]
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.9])
+def test_a_discount_multiplies_the_noise_and_never_exceeds_the_budget(decay):
+    """Not by a rounding either."""
+    run = replace(RUN, noise_multiplier_decay=decay)
+    plain = budget(run, SAMPLER)
+    for discount in DISCOUNTS:
+        found = budget(replace(run, clip_norm=discount), SAMPLER, discount)
+        assert found.noise_multiplier == pytest.approx(discount * plain.noise_multiplier, rel=1e-15)
+        assert found.events[0].noise_multiplier >= plain.noise_multiplier
+        assert found.epsilon("pld") <= 2.0
+
+
+def test_what_is_alike_is_searched_once(monkeypatch):
+    searched, search = [], accounting.smallest_noise
+    monkeypatch.setattr(accounting, "smallest_noise", lambda *args, **how: searched.append(how) or search(*args, **how))
+    run = replace(RUN, accountant="gdp", sampler="fixed_order", epsilon=2.5)
+    sampler = replace(SAMPLER, name="fixed_order")
+    for clip_norm in (1.0, 0.5):
+        for lr in (0.1, 1.0):
+            budget(replace(run, clip_norm=clip_norm, lr=lr), sampler, 1 / clip_norm)
+    budget(replace(run, delta=1e-6), sampler)
+    assert [how["delta"] for how in searched] == [1e-5, 1e-6]
+
+
+def test_the_private_pca_has_no_discount():
+    """It comes first, with its own noise, and leaves less to training."""
+    run = replace(RUN, model="pca_1000", pca_noise_multiplier=8.0)
+    plain, discounted = (budget(run, SAMPLER, discount) for discount in (1.0, 2.0))
+    assert plain.noise_multiplier > budget(RUN, SAMPLER).noise_multiplier
+    assert [event.noise_multiplier for event in discounted.events] == [8.0, plain.noise_multiplier]
+    assert discounted.noise_multiplier == 2 * plain.noise_multiplier
+    assert discounted.epsilon("pld") <= 2.0
+
+
+def test_steps_that_the_budget_allows_count_the_discounted_noise():
+    run = replace(RUN, noise_multiplier=2.0, epochs=100)
+    for discount in (1.0, 2.0):
+        found = budget(run, SAMPLER, discount)
+        (event,) = found.events
+        assert event.noise_multiplier == 2.0 / discount
+        assert found.epsilon("pld") <= 2.0
+    assert found.steps < budget(run, SAMPLER).steps
