@@ -257,3 +257,10 @@ def test_only_v2s_own_row_has_statistics_that_private_examples_share(tier):
         run = table.cell(row, column, seed=0, tier=tier)
         assert (run.statistics == "mixed") == (row == "DPSGD (BN-LeNet-5)")
         assert run.public_dataset == ("kmnist" if run.public_examples and tier != "smoke" else "")
+
+
+def test_in_tier_smoke_one_search_serves_a_row():
+    table = tables.load("mnist_noise")
+    for tier, searched in (("smoke", {0.3}), ("cpu", set(table.columns))):
+        found = {table.tuning("LeNet-5", sigma, tier=tier, lr=0.1).weight_noise_std for sigma in table.columns}
+        assert found == searched

@@ -76,16 +76,21 @@ def checked(name: str, kinds: tuple[type, ...], value: Any) -> Any:
     return value
 
 
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name}: expected one of {', '.join(allowed)}; got {value!r}")
-
-
-def at_least(name: str, value: float | None, least: float, *, exclusive: bool = False) -> None:
-    if value is None:
+def check_range(name: str, value: Any) -> None:
+    """``ValueError`` unless ``value`` is one that the field may have; None may be where its type allows it."""
+    if value not in CHOICES.get(name, (value,)):
+        expected = f"one of {', '.join(CHOICES[name])}"
+    elif value is None:
         return
-    if value < least or (exclusive and value == least):
-        raise ValueError(f"{name}: expected {'more than' if exclusive else 'at least'} {least}; got {value!r}")
+    elif name in AT_LEAST and value < AT_LEAST[name]:
+        expected = f"at least {AT_LEAST[name]}"
+    elif name in MORE_THAN_0 and value <= 0:
+        expected = "more than 0.0"
+    elif name in LESS_THAN_1 and value >= 1:
+        expected = "less than 1"
+    else:
+        return
+    raise ValueError(f"{name}: expected {expected}; got {value!r}")
 
 
 def check_statistics(run: Any) -> None:
