@@ -348,7 +348,7 @@ class TestTogether:
             assert record["privacy"] == alone[key]["privacy"]
             assert record["history"]["train_loss"] == pytest.approx(alone[key]["history"]["train_loss"], rel=1e-3)
         records = [record for _, record in Store(tmp_path / "together" / "results").filed()]
-        assert {record["env"]["flags"]["together"] for record in records} == {2, 4}  # one worker: of a row, searched and seen
+        assert {record["env"]["flags"]["together"] for record in records} == {2, 4}  # of a row: searched, seen
         assert nothing_is_left_over(tmp_path / "together" / "results")
 
     def test_runs_that_fail_together_are_tried_in_halves(self, tmp_path, monkeypatch):
