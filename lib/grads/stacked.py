@@ -82,7 +82,7 @@ def clipped_sums(
         kept = part[2] & norm.isfinite()
         factors = torch.where(kept, (clip / norm).clamp(max=1.0), 0.0)
         for name, g in gradients.items():
-            g = torch.where(kept.unsqueeze(2), g, 0.0)  # 0 × NaN is NaN
+            g = g.contiguous().nan_to_num_(0.0, 0.0, 0.0)  # 0 × NaN is NaN; in place, as they are many
             total[name] += torch.einsum("rb,rbp->rp", factors, g).view_as(total[name])
         norms.append(norm)
     return total, torch.cat(norms, 1)

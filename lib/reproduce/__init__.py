@@ -4,7 +4,8 @@
 
 runs each table's notebook through papermill into ``out/<tier>/`` with ``run_missing=True``, then writes
 ``results/REPORT.md`` and README's ledger from what is stored under ``results/``.  A second call goes on where the
-first one stopped.  Tier ``smoke``, if no table is named, runs every notebook once, with the table it opens with.
+first one stopped.  Tier ``smoke``, if no table is named, runs every notebook once, with the table it opens with, and
+writes beside them, as nothing of it is stored there.
 
 ``--list`` says which tables there are and what is stored of them; ``--dry-run``, what would be trained and for how
 long (:mod:`lib.reproduce._estimate`).  Both only read.
