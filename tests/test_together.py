@@ -70,6 +70,8 @@ def rows_trained_together() -> list:
         for row, column in table.cells:
             point = next(iter(table.points(row, column, "smoke")), {})
             runs = [table.cell(row, column, seed=seed, tier="smoke", **point) for seed in range(2)]
+            if table.name == "mnist_paper_and_code":  # at v1's step 1e-7 of the weights is seen in the accuracy
+                runs = [replace(run, lr=run.lr / 10) for run in runs]
             if alike(runs[0]) is not None:
                 found[f"{table.name}: {row}"] = runs
     return [pytest.param(runs, id=name) for name, runs in found.items()]
