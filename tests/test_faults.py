@@ -19,7 +19,7 @@ from lib import sweep
 from lib.lease import leases
 from lib.sweep import RUNNING
 
-ALL = 12  # runs of SMALL
+ALL = 8  # runs of SMALL
 PROGRAM = textwrap.dedent(f"""
     import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
     from test_sweep import SMALL
