@@ -137,6 +137,8 @@ def test_a_sweep_that_is_killed_while_it_writes_a_record_loses_none(start, tmp_p
         process.communicate()
         assert process.returncode == -signal.SIGKILL
     program.write_text(whole)
+    for part in root.rglob("*.part"):
+        os.utime(part, (0, 0))  # as after ten minutes: until then it may be another writer's
     before = len(contents(root))
     assert before == (0 if moment == "before" else 3)
     assert stored(start("sequential")) == ALL - before
@@ -160,7 +162,7 @@ def test_a_full_disk_fails_what_it_hits_and_leaves_no_halves(start, tmp_path, un
     small = start("sequential", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
     _, complained = small.communicate()
     assert small.returncode == 1
-    assert "8 runs failed, all others are stored" in complained
+    assert "4 runs failed, all others are stored" in complained  # the searches
     assert "File too large" in complained
     assert contents(tmp_path / "results") == {}
     assert nothing_is_left_over(tmp_path / "results")
