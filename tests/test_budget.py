@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from lib import accounting
-from lib.methods._budget import budget
+from lib.methods._budget import _smallest_noise, budget
 from lib.run import Run
 from lib.sampling import Sampler
 
@@ -39,6 +39,7 @@ def test_a_discount_multiplies_the_noise_and_never_exceeds_the_budget(decay):
 
 
 def test_what_is_alike_is_searched_once(monkeypatch):
+    _smallest_noise.cache_clear()
     searched, search = [], accounting.smallest_noise
     monkeypatch.setattr(accounting, "smallest_noise", lambda *args, **how: searched.append(how) or search(*args, **how))
     run = replace(RUN, accountant="gdp", sampler="fixed_order", epsilon=2.5)

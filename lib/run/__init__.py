@@ -157,7 +157,7 @@ class Run:
 
     def __post_init__(self) -> None:
         # Tables make tens of thousands of runs, and most fields have their default, which needs no check.
-        given = [(name, kinds) for name, kinds, default in _kinds(type(self)) if getattr(self, name) is not default]
+        given = [(name, kinds) for name, kinds, default in _fields(type(self)) if getattr(self, name) is not default]
         for name, kinds in given:
             object.__setattr__(self, name, allowed.checked(name, kinds, getattr(self, name)))
         registry.check("models", self.model)
@@ -240,7 +240,7 @@ class Run:
 
 
 @cache
-def _kinds(cls: type) -> list[tuple[str, tuple[type, ...], Any]]:
+def _fields(cls: type) -> list[tuple[str, tuple[type, ...], Any]]:
     """Of every field its name, the types that it may have, and its default."""
     kinds = get_type_hints(cls)
     return [(f.name, get_args(kinds[f.name]) or (kinds[f.name],), f.default) for f in fields(cls)]
