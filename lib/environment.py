@@ -15,7 +15,7 @@ import torch
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _GLIBC = platform.libc_ver()[0] == "glibc"
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of malloc.h
 _MOST = 2**31 - 1  # bytes: what an int of C holds
 
 
@@ -96,8 +96,9 @@ def keep_freed_memory() -> None:
     it (:mod:`lib.bench.kept_memory`).  Other allocators are left as they are.
     """
     if _GLIBC:
-        for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
-            ctypes.CDLL(None).mallopt(option, _MOST)
+        # Large blocks are not mapped one by one; a threshold for that of more than 32 MiB older versions refuse.
+        for option, value in ((_TRIM_THRESHOLD, _MOST), (_MMAP_MAX, 0)):
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 def give_back_memory() -> None:

@@ -1,6 +1,7 @@
-"""A private step in a process that keeps the memory it frees, as a sweep's workers do, against one that does not.
+"""A private step in a process that keeps the memory it frees, as a sweep's workers do, against one that does not: ours
+and Opacus', which make as much of it anew in every step as they hold.
 
-Each variant has a process of its own, as what an allocator was told cannot be taken back, and they take turns.
+Each of the two has a process of its own, as what an allocator was told cannot be taken back; all steps take turns.
 """
 
 from collections.abc import Callable
@@ -14,17 +15,17 @@ import torch
 from lib import environment
 from lib.bench import Numbers, Step, private_step, ratios
 
-VARIANTS: dict[str, Callable[[], None] | None] = {"given back": None, "kept": environment.keep_freed_memory}
+PROCESSES: dict[str, Callable[[], None] | None] = {"given back": None, "kept": environment.keep_freed_memory}
 
 
 @cache
-def _step(name: str, size: int, device: torch.device) -> Step:
-    return private_step.ours("fast", name, size, device)
+def _step(variant: str, name: str, size: int, device: torch.device) -> Step:
+    return private_step.variants()[variant](name, size, device)
 
 
-def _once(name: str, size: int, device: torch.device) -> None:
+def _once(variant: str, name: str, size: int, device: torch.device) -> None:
     """A step, of a network that is made by the first; it ends when a GPU has done it."""
-    _step(name, size, device)()
+    _step(variant, name, size, device)()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -32,18 +33,24 @@ def _once(name: str, size: int, device: torch.device) -> None:
 def measure(
     device: torch.device, networks: dict[str, tuple[int, int]] = private_step.NETWORKS
 ) -> dict[str, dict[str, Numbers]]:
-    """{network: {variant: numbers}}."""
+    """{network: {"variant, given back" | "variant, kept": numbers}}, of the private variants that are fast."""
     results = {}
+    variants = [variant for variant in private_step.variants() if variant not in ("non-private", "ours, reference")]
     with ExitStack() as stack:
-        processes = {
-            variant: stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=told))
-            for variant, told in VARIANTS.items()
+        pools = {
+            process: stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=told))
+            for process, told in PROCESSES.items()
         }
         for name, (size, rounds) in networks.items():
             steps = {
-                variant: partial(lambda process, *of: process.submit(_once, *of).result(), process, name, size, device)
-                for variant, process in processes.items()
+                f"{variant}, {process}": partial(_wait, pool, variant, name, size, device)
+                for variant in variants
+                for process, pool in pools.items()
             }
             found = ratios(steps, rounds=rounds)
             results[name] = {variant: numbers | {"batch_size": size} for variant, numbers in found.items()}
     return results
+
+
+def _wait(pool: ProcessPoolExecutor, *of: object) -> None:
+    pool.submit(_once, *of).result()

@@ -1,7 +1,9 @@
 """Many runs of LeNet-5 at once against one after another: 10 seeds × 5 σ of v2 Table 2, and as many of DPSGD.
 
 A step here is a step of all of them, gradient and update, each with its own parameters, noise and batch.  On a CPU the
-third way is that of a sweep: a worker, with one thread, for every core.
+third way is that of a sweep: a worker, with one thread, for every core.  Every process keeps the memory it frees, as a
+sweep's workers do (:mod:`lib.bench.kept_memory`): stacked tensors are large, and to be handed them anew takes longer
+than to compute with them.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ from multiprocessing import get_context
 import torch
 from joblib import cpu_count
 
-from lib import methods, models
+from lib import environment, methods, models
 from lib.bench import Numbers, Step, ratios
 from lib.generators import generator, seed_for
 from lib.layers import set_weight_noise
@@ -59,7 +61,8 @@ def workers(seeds: int) -> Iterator[Callable[[str], Step]]:
     cores = min(seeds, cpu_count())
     shares = [range(first, seeds, cores) for first in range(cores)]
     with ExitStack() as stack:
-        pools = [stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn"))) for _ in shares]
+        of_one = {"mp_context": get_context("spawn"), "initializer": environment.keep_freed_memory}
+        pools = [stack.enter_context(ProcessPoolExecutor(1, **of_one)) for _ in shares]
 
         def once(kind: str) -> None:
             for done in [pool.submit(_share, kind, share) for pool, share in zip(pools, shares, strict=True)]:
@@ -79,7 +82,16 @@ def _step_of_worker(kind: str, seeds: range) -> Step:
 
 
 def measure(device: torch.device, *, rounds: int = ROUNDS, seeds: int = SEEDS) -> dict[str, dict[str, Numbers]]:
-    """{kind: {"one after another" | "together" | "by workers": numbers}}; the last on a CPU alone."""
+    """{kind: {"one after another" | "together" | "by workers": numbers}}; the last on a CPU alone.
+
+    In a process of its own, as an allocator that is told to keep its memory cannot be told otherwise afterwards.
+    """
+    told = environment.keep_freed_memory
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=told) as pool:
+        return pool.submit(_measure, device, rounds, seeds).result()
+
+
+def _measure(device: torch.device, rounds: int, seeds: int) -> dict[str, dict[str, Numbers]]:
     results = {}
     with workers(seeds) if device.type == "cpu" else nullcontext() as by_workers:
         for kind in KINDS:
