@@ -133,6 +133,14 @@ def test_runs_together_leave_what_they_do_on_the_cpu(waited):
         assert_alike(one, other)
 
 
+@pytest.mark.parametrize("name", ["noisy weights", "noisy updates", "texts"])
+def test_a_run_in_half_precision_learns_what_it_does_on_the_cpu(waited, name):
+    run = make_run(**({"batch_size": 256} | RUNS[name]))
+    of_cpu, of_other = (train(run, device=device, precision="bfloat16") for device in ("cpu", "other"))
+    assert of_other["env"]["flags"]["precision"] == "bfloat16"
+    assert of_other["history"]["train_loss"] == pytest.approx(of_cpu["history"]["train_loss"], rel=0.02)
+
+
 def test_a_run_goes_on_where_it_was_stopped(waited, tmp_path):
     run, path = make_run(**PRIVATE, batch_size=256), tmp_path / "checkpoint"
     (whole,) = finished([run], "other")
