@@ -59,27 +59,27 @@ def started(commands):
 
 
 @contextmanager
-def dask(folder):
-    """The address of a scheduler with three workers."""
+def dask(folder, workers=3):
+    """The address of a scheduler with so many workers."""
     place = folder / "scheduler.json"
 
     def commands():
         yield ["distributed.cli.dask_scheduler", "--scheduler-file", str(place), "--port", "0", "--no-dashboard"]
         wait_for(lambda: place.exists() and place.read_text())
         worker = ["distributed.cli.dask_worker", "--scheduler-file", str(place), "--nthreads", "1"]
-        yield from [[*worker, "--no-nanny", "--no-dashboard"]] * 3
+        yield from [[*worker, "--no-nanny", "--no-dashboard"]] * workers
 
     with started(commands()):
         yield json.loads(place.read_text())["address"]
 
 
 @contextmanager
-def ray(folder):
-    """The address of a head that keeps three workers."""
+def ray(folder, workers=3):
+    """The address of a head that keeps so many workers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    head = ["--head", "--block", "--port", str(port), "--num-cpus", "3", "--include-dashboard", "false"]
+    head = ["--head", "--block", "--port", str(port), "--num-cpus", str(workers), "--include-dashboard", "false"]
 
     def answers():
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -124,6 +124,14 @@ def test_what_kills_every_worker_that_takes_it_is_given_up_and_named(backend):
         ((given_up, words),) = outcomes(die, [(run,)])
     assert given_up == run
     assert words.startswith(f"{run.words}-{run.id}: its workers died: ")
+
+
+@pytest.mark.parametrize("backend", [dask, ray])
+def test_a_cluster_without_workers_is_not_waited_for_when_time_is_up(backend, tmp_path):
+    plan = {"backend": backend.__name__, "minutes": 0.05, "silent": 1.0, "progress": False}
+    with backend(tmp_path, workers=0) as address, pytest.warns(UserWarning, match="none had answered for 4 runs"):
+        done = sweep.run(SMALL, root=tmp_path / "results", scheduler=address, **plan)
+    assert (done.stored, done.unfinished > 0) == (0, True)
 
 
 @pytest.mark.parametrize("backend", ["dask", "ray"])

@@ -218,7 +218,7 @@ def test_a_lost_cluster_is_told_with_the_runs_that_failed_before(tmp_path, monke
         yield shares[0][0], "a run: ValueError: no"
         raise ClusterLost("scheduler: gone")
 
-    monkeypatch.setattr(sweep, "workers", lambda plan, n_jobs: nullcontext(lost))
+    monkeypatch.setattr(sweep, "workers", lambda *_: nullcontext(lost))
     with pytest.raises(sweep.SweepError, match=r"scheduler: gone; .*\na run: ValueError: no"):
         sweep.run(SMALL, root=tmp_path, progress=False)
 

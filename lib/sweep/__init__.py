@@ -99,9 +99,10 @@ def run(
         at_once = 1 if plan.backend == "sequential" else n_jobs  # there n_jobs leaves cores to others
         return of_workers(call, shares(runs, together=together, n_jobs=at_once))
 
+    until = None if deadline is None else deadline + silent  # by then all that work have saved what they have
     result = Sweep()
     try:
-        with workers(plan, n_jobs) as of_workers, watched(root / RUNNING, silent=silent):
+        with workers(plan, n_jobs, until) as of_workers, watched(root / RUNNING, silent=silent):
             for stage in stages:
                 with tqdm(desc=table.name, total=len(missing(stage)), unit="run", disable=not progress) as bar:
                     _complete(partial(missing, stage), outcomes, partial(_deaths, root / RUNNING), result, bar)

@@ -1,8 +1,11 @@
 """Workers on many machines, of dask's cluster or of ray's.
 
-Either gives what a lost worker had in hand to another, and after some losses gives it up.
+Either gives what a lost worker had in hand to another, and after some losses gives it up.  A cluster can have no worker
+for hours, so what none has answered by ``until``, in seconds since the epoch, is left for the next sweep.
 """
 
+import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,11 +13,11 @@ from typing import Any
 
 from lib.plan import Plan
 from lib.run import Run
-from lib.sweep._work import Call, ClusterLost, Outcomes, Share
+from lib.sweep._work import UNFINISHED, Call, ClusterLost, Outcomes, Share
 
 
 @contextmanager
-def of_dask(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
+def of_dask(plan: Plan, n_jobs: int, until: float | None) -> Iterator[Outcomes]:
     """Of the cluster at ``plan.scheduler``, or of one of ``n_jobs`` processes here, which end with it."""
     try:
         from distributed import Client
@@ -26,26 +29,29 @@ def of_dask(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
     except (OSError, ValueError) as error:
         raise ValueError(f"scheduler: expected one of dask that answers; got {plan.scheduler!r}: {error}") from error
     with client:
-        yield partial(_by_dask, client)
+        yield partial(_by_dask, client, until)
 
 
-def _by_dask(client: Any, call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
+def _by_dask(client: Any, until: float | None, call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm import CommClosedError
 
     try:
         of_future = {client.submit(call, share, pure=False): share for share in shares}
-        for future in as_completed(of_future):
+        for future in as_completed(list(of_future), timeout=_seconds(until)):
+            share = of_future.pop(future)
             try:
                 yield from future.result()
             except KilledWorker as error:
-                yield from _given_up(of_future[future], error)
+                yield from _given_up(share, error)
+    except TimeoutError:
+        yield from _left(of_future.values())
     except (CancelledError, CommClosedError) as error:
         raise ClusterLost(f"scheduler: expected it to answer until the end; got {error}") from error
 
 
 @contextmanager
-def of_ray(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
+def of_ray(plan: Plan, n_jobs: int, until: float | None) -> Iterator[Outcomes]:
     """Of the cluster at ``plan.scheduler``, or of one of ``n_jobs`` processes here, which end with it.
 
     As many work at once as the cluster has cores; if it has GPUs, as it has of those, each with one to itself.
@@ -63,12 +69,12 @@ def of_ray(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
             f"a token; got {plan.scheduler!r}: {error}"
         ) from error
     try:
-        yield _by_ray
+        yield partial(_by_ray, until)
     finally:
         ray.shutdown()
 
 
-def _by_ray(call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
+def _by_ray(until: float | None, call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
     import ray
     from ray.exceptions import NodeDiedError, OutOfMemoryError, WorkerCrashedError
 
@@ -76,12 +82,26 @@ def _by_ray(call: Call, shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
     task = ray.remote(num_cpus=1, num_gpus=gpus)(lambda share: call(share))  # it takes functions, not partial ones
     of_future = {task.remote(share): share for share in shares}
     while of_future:
-        (future,), _ = ray.wait(list(of_future))
+        answered, _ = ray.wait(list(of_future), timeout=_seconds(until))
+        if not answered:
+            yield from _left(of_future.values())
+            return
+        (future,) = answered
         share = of_future.pop(future)
         try:
             yield from ray.get(future)
         except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
             yield from _given_up(share, error)
+
+
+def _seconds(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - time.time())
+
+
+def _left(shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
+    left = [run for share in shares for run in share]
+    warnings.warn(f"backend: expected workers; when time was up none had answered for {len(left)} runs", stacklevel=2)
+    return ((run, UNFINISHED) for run in left)
 
 
 def _given_up(share: Share, error: Exception) -> Iterator[tuple[Run, str]]:

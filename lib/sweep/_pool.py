@@ -20,13 +20,14 @@ _CLUSTERS = {"dask": of_dask, "ray": of_ray}
 
 
 @contextmanager
-def workers(plan: Plan, n_jobs: int) -> Iterator[Outcomes]:
+def workers(plan: Plan, n_jobs: int, until: float | None = None) -> Iterator[Outcomes]:
     """Inside, those of the plan's backend: a function that yields what a call of each share returns, as they do.
 
-    It raises ``WorkerDied`` when a worker does and nobody knows with which run.
+    ``until``: when a cluster is waited for no longer.  The function raises ``WorkerDied`` when a worker does and nobody
+    knows with which run.
     """
     if plan.backend in _CLUSTERS:
-        with _CLUSTERS[plan.backend](plan, n_jobs) as outcomes:
+        with _CLUSTERS[plan.backend](plan, n_jobs, until) as outcomes:
             yield outcomes
     else:
         with parallel_config(plan.backend, n_jobs=n_jobs):
