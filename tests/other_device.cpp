@@ -78,10 +78,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   at::Generator getNewGenerator(c10::DeviceIndex) const override {
     return at::make_generator<Draws>(at::detail::createCPUGenerator());
   }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
-    static const at::Generator its_own = getNewGenerator(0);
-    return its_own;
-  }
 } hooks;
 const int registered = (at::RegisterPrivateUse1HooksInterface(&hooks), 0);
 
@@ -89,9 +85,7 @@ const int registered = (at::RegisterPrivateUse1HooksInterface(&hooks), 0);
 
 Tensor shaped_like(const Tensor& tensor, Storage storage, c10::DispatchKey key) {
   auto made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), tensor.dtype());
-  auto* inside = made.unsafeGetTensorImpl();
-  inside->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) inside->set_wrapped_number(true);
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   return made;
 }
 
@@ -127,11 +121,8 @@ struct Names {
 };
 
 void check(const Tensor& tensor, const std::string& name) {
-  const bool index = name == "aten::index" || name == "aten::index_put_" || name == "aten::_index_put_impl_";
-  if (!tensor.defined() || tensor.device() == OTHER) return;
-  if (index) waits++;  // indices may come from the CPU
-  TORCH_CHECK(index || tensor.dim() == 0, name, ": expected all tensors to be on the same device; got one of ",
-              tensor.sizes(), " on ", tensor.device());
+  TORCH_CHECK(!tensor.defined() || tensor.device() == OTHER || tensor.dim() == 0, name,
+              ": expected all tensors to be on the same device; got one of ", tensor.sizes(), " on ", tensor.device());
 }
 
 // Every operator that is not below: the CPU's.
