@@ -188,18 +188,37 @@ def test_lstm_is_normalised_after_both_maps():
     torch.testing.assert_close(layer(x), before, rtol=1e-3, atol=1e-3)  # up to ε in the denominator
 
 
-@pytest.mark.parametrize(("every_time_step", "draws"), [(False, 1), (True, 7)])
-def test_lstm_noise_is_drawn_once_for_all_time_steps_or_at_each(every_time_step, draws):
+@pytest.mark.parametrize(("every_time_step", "draws"), [("none", (1, 1)), ("recurrent", (1, 7)), ("all", (7, 7))])
+def test_lstm_noise_is_drawn_once_for_all_time_steps_or_at_each(every_time_step, draws, monkeypatch):
     torch.manual_seed(0)
     layer, drawn = NoisyLSTM(3, 4, noise_std=0.1, noise_every_time_step=every_time_step), []
-    original = layer.hidden[0]._draw
-    layer.hidden[0]._draw = lambda: drawn.append(None) or original()
+    original = NoisyLinear._draw
+    monkeypatch.setattr(NoisyLinear, "_draw", lambda linear: drawn.append(linear) or original(linear))
     layer(torch.ones(2, 7, 3))
-    assert len(drawn) == draws
+    assert (drawn.count(layer.input[0]), drawn.count(layer.hidden[0])) == draws
+    drawn.clear()
     with held_noise(layer):
         assert torch.equal(layer(torch.ones(2, 7, 3)), layer(torch.ones(2, 7, 3)))
-    assert len(drawn) == draws + 1
+    assert (drawn.count(layer.input[0]), drawn.count(layer.hidden[0])) == (1, 1)
     assert not torch.equal(layer(torch.ones(2, 7, 3)), layer(torch.ones(2, 7, 3)))
+    with pytest.raises(ValueError, match="expected none, recurrent or all; got True"):
+        NoisyLSTM(3, 4, noise_every_time_step=True)
+
+
+def test_lstm_with_fresh_noise_at_every_time_step_is_one_that_is_run_step_by_step():
+    """Each step's input and state are mapped by weights of their own, drawn in the order of the layer's maps."""
+    torch.manual_seed(0)
+    noise = {"noise_std": 0.3, "generator": torch.Generator().manual_seed(1)}
+    layer, x = NoisyLSTM(3, 4, noise_every_time_step="all", **noise), torch.randn(2, 5, 3)
+    states = layer(x)
+    noise["generator"].manual_seed(1)
+    mapped = [layer.input[0](x[:, t]) for t in range(5)]
+    h = c = torch.zeros(2, 4)
+    for t in range(5):
+        i, f, g, o = (mapped[t] + layer.hidden[0](h)).chunk(4, dim=1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        torch.testing.assert_close(states[:, t], h)
 
 
 @given(

@@ -161,6 +161,7 @@ def test_noise_is_drawn_as_often_as_the_run_says(draw, monkeypatch):
         ({"weight_noise_on": "lstm"}, 4),
         ({"weight_noise_draw": "time_step"}, 3 + 2 * 20),
         ({"weight_noise_draw": "time_step", "weight_noise_on": "lstm"}, 2 + 2 * 20),
+        ({"weight_noise_draw": "time_step_all"}, 1 + 4 * 20),
     ],
     ids=str,
 )
@@ -185,7 +186,11 @@ def test_a_vocabulary_of_the_training_texts_is_what_the_run_is_tested_with_and_i
     assert "is not counted" in train(run)["privacy"]["proven"]["assumes"].rpartition(";")[2]
 
 
-@pytest.mark.parametrize("changes", [{"weight_noise_on": "lstm"}, {"weight_noise_draw": "time_step"}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{"weight_noise_on": "lstm"}, *({"weight_noise_draw": draw} for draw in ("time_step", "time_step_all"))],
+    ids=str,
+)
 def test_an_lstms_noise_is_refused_where_there_is_none(changes):
     (name,) = changes
     with pytest.raises(ValueError, match=f"{name}: expected another for model 'lenet_300_100', which has no LSTM"):

@@ -19,8 +19,9 @@ class NoisyLSTM(nn.Module):
         ``c_t = σ(f) c_{t−1} + σ(i) tanh(g)``,    ``h_t = σ(o) tanh(c_t)``,    h_0 = c_0 = 0
 
     Torch's layer hides its gates, and with them the gradients that per-example norms are made of; here both maps are
-    layers of their own.  One draw of their noise serves all time steps, or with ``noise_every_time_step`` W_hh gets
-    fresh noise at each; in the authors' code W_ih does, too, which here maps the inputs of all steps in one product.
+    layers of their own.  One draw of their noise serves all time steps, or where ``noise_every_time_step`` is
+    ``"recurrent"`` W_hh gets fresh noise at each, and where it is ``"all"`` W_ih does, too, as in the authors' code;
+    W_ih else maps the inputs of all steps in one product.
 
     **Arguments** ``input_size`` D, ``hidden_size`` H, ``bidirectional``; ``norm``: makes the layer that normalises the
     output of either map, from its size 4H (layer norm as in Ba et al. 2016, but for that of the cell, which the
@@ -42,10 +43,12 @@ class NoisyLSTM(nn.Module):
         *,
         bidirectional: bool = False,
         norm: Callable[[int], nn.Module] = lambda size: nn.Identity(),
-        noise_every_time_step: bool = False,
+        noise_every_time_step: str = "none",
         **noise: Any,
     ) -> None:
         super().__init__()
+        if noise_every_time_step not in ("none", "recurrent", "all"):
+            raise ValueError(f"noise_every_time_step: expected none, recurrent or all; got {noise_every_time_step!r}")
         self.hidden_size, self.noise_every_time_step = hidden_size, noise_every_time_step
         directions = 2 if bidirectional else 1
         self.input = nn.ModuleList(NoisyLinear(input_size, 4 * hidden_size, **noise) for _ in range(directions))
@@ -56,11 +59,15 @@ class NoisyLSTM(nn.Module):
         self.hidden_norm = nn.ModuleList(norm(4 * hidden_size) for _ in range(directions))
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        with nullcontext() if self.noise_every_time_step else held_noise(self):
+        with held_noise(self) if self.noise_every_time_step == "none" else nullcontext():
             return torch.cat([self._one_way(x, lengths, way) for way in range(len(self.input))], dim=2)
 
     def _one_way(self, x: Tensor, lengths: Tensor | None, way: int) -> Tensor:
-        steps = list(self.input_norm[way](self.input[way](x)).unbind(1))  # T of (B, 4H), all in one product
+        if self.noise_every_time_step == "all":
+            mapped = torch.stack([self.input[way](x_t) for x_t in x.unbind(1)], dim=1)
+        else:
+            mapped = self.input[way](x)
+        steps = list(self.input_norm[way](mapped).unbind(1))  # T of (B, 4H)
         order = range(len(steps)) if way == 0 else range(len(steps) - 1, -1, -1)
         h = c = x.new_zeros(len(x), self.hidden_size)
         states: list[Tensor] = steps.copy()

@@ -48,7 +48,7 @@ class Run:
     weight_noise_on         weights_and_biases | weights | lstm: both, of the LSTM alone, as in v1's code; the affine
                             γ, β of normalisation layers are never noised
     weight_noise_draw       step: fresh noise in every forward pass | epoch: one draw held for an epoch | time_step: in
-                            every time step of an LSTM, of its recurrent weights (v1's code: of all)
+                            every time step of an LSTM, of its recurrent weights | time_step_all: of all (v1's code)
     test_draws              noise draws over which the test accuracy is averaged; 0 evaluates at µ, without noise
     test_statistics         batch norm at test: batch (of the test batch) | running (averages from training) |
                             public (of the public examples)

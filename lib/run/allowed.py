@@ -15,7 +15,7 @@ CHOICES = {
     "optimizer": ("adam", "sgd"),
     "lr_schedule": schedules.NAMES,
     "weight_noise_on": ("weights_and_biases", "weights", "lstm"),
-    "weight_noise_draw": ("step", "epoch", "time_step"),
+    "weight_noise_draw": ("step", "epoch", "time_step", "time_step_all"),
     "test_statistics": ("batch", "running", "public"),
     "sampler": accounting.SAMPLERS,
     "clipped": ("gradient", "layer"),

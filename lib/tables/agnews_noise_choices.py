@@ -2,9 +2,9 @@
 
 The code of the noise experiments was not released.  In that of v1 Table 6, a BiLSTM under SI-DPSGD, fresh noise is on
 the LSTM's weights at every time step, the dense layer has none, and the vocabulary is that of the training texts; the
-papers say none of it.  Here the recurrent weights alone have fresh noise at every time step: those on the inputs have
-one draw for a text.  The code has dropout of .8, spaCy's words, and zeros for an unknown one, too; none of that is
-tried.  The first row of each network is the table's own; the step size of every row is the one searched for it.
+papers say none of it.  Fresh noise is tried on all of the LSTM's weights, as in the code, and on the recurrent ones
+alone, with one draw for a text on those of the inputs.  The code has dropout of .8, spaCy's words, and zeros for an
+unknown one, too; none of that is tried.  The first row of each network is the table's own; the step size of every row is the one searched for it.
 """
 
 from lib.tables import Table, agnews_noise
@@ -15,6 +15,11 @@ CHOICES = {
     "fresh recurrent noise at every time step": {"weight_noise_draw": "time_step"},
     "no noise on the dense layer": {"weight_noise_on": "lstm"},
     "both of these": {"weight_noise_draw": "time_step", "weight_noise_on": "lstm"},
+    "fresh noise at every time step": {"weight_noise_draw": "time_step_all"},
+    "fresh noise at every time step, none on the dense layer, as in the code": {
+        "weight_noise_draw": "time_step_all",
+        "weight_noise_on": "lstm",
+    },
     "tested at µ": {"test_draws": 0},
     "vocabulary of the training texts, as in the code": {"vocabulary": "private"},
 }

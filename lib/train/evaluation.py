@@ -12,6 +12,7 @@ from lib.layers import NoisyLSTM, held_statistics, set_weight_noise, statistics_
 from lib.run import Run
 from lib.train._start import preprocessing_of
 
+EVERY_TIME_STEP = {"time_step": "recurrent", "time_step_all": "all"}  # which maps of an LSTM get fresh noise there
 TEST_BATCH = 1000  # also the number of examples that batch norm's test statistics are taken over
 
 
@@ -51,12 +52,12 @@ def set_noise(model: nn.Module, run: Run, noise: torch.Generator, *, silent: boo
     ``ValueError`` for settings of an LSTM's noise where there is no LSTM.
     """
     recurrent = [layer for layer in model.modules() if isinstance(layer, NoisyLSTM)]
-    for name, value in (("weight_noise_on", "lstm"), ("weight_noise_draw", "time_step")):
-        if getattr(run, name) == value and not recurrent:
+    for name, values in (("weight_noise_on", {"lstm"}), ("weight_noise_draw", set(EVERY_TIME_STEP))):
+        if (value := getattr(run, name)) in values and not recurrent:
             raise ValueError(f"{name}: expected another for model {run.model!r}, which has no LSTM; got {value!r}")
     std, bias = 0.0 if silent else run.weight_noise_std, run.weight_noise_on != "weights"
     lstm_alone = run.weight_noise_on == "lstm"
     set_weight_noise(model, 0.0 if lstm_alone else std, noise_on_bias=bias, generator=noise)
     for layer in recurrent:
-        layer.noise_every_time_step = run.weight_noise_draw == "time_step"
+        layer.noise_every_time_step = EVERY_TIME_STEP.get(run.weight_noise_draw, "none")
         set_weight_noise(layer, std, noise_on_bias=bias, generator=noise)
