@@ -4,7 +4,8 @@ The code of the noise experiments was not released.  In that of v1 Table 6, a Bi
 the LSTM's weights at every time step, the dense layer has none, and the vocabulary is that of the training texts; the
 papers say none of it.  Fresh noise is tried on all of the LSTM's weights, as in the code, and on the recurrent ones
 alone, with one draw for a text on those of the inputs.  The code has dropout of .8, spaCy's words, and zeros for an
-unknown one, too; none of that is tried.  The first row of each network is the table's own; the step size of every row is the one searched for it.
+unknown one, too; none of that is tried.  The first row of each network is the table's own; the step size of every row
+is the one searched for it.
 """
 
 from lib.tables import Table, agnews_noise
