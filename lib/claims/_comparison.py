@@ -1,7 +1,7 @@
 """Whether one cell is more accurate than another, told where the runs can tell it; or as accurate as is printed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 from scipy.stats import t
@@ -110,15 +110,24 @@ def reached(cell: dict, tier: str, tolerance: float = 0.0) -> tuple[bool | None,
     return limited(cell["mean"] >= cell["printed"].mean - tolerance if cell["n"] else None, tier)
 
 
-def printed_reached(name: str, found: Sequence[tuple[Row, Column]], tier: str, store: Store, **how: float) -> Verdict:
-    """Whether each of the cells is at least as accurate as what is printed there."""
+def printed_reached(
+    name: str,
+    found: Sequence[tuple[Row, Column]],
+    tier: str,
+    store: Store,
+    *,
+    beside: Callable[[str, Store], Sequence[Part]] = lambda tier, store: (),
+    **how: float,
+) -> Verdict:
+    """Whether each of the cells is at least as accurate as what is printed there.  ``beside``: others, in evidence that
+    decides nothing."""
     of_table, parts = cells(name, tier, store), []
     for row, column in found:
         cell = of_table[row, column]
         ok, why = reached(cell, tier, **how)
         at = f" at {head(name, column)}" if len({c for _, c in found}) > 1 else ""
         parts.append((ok, f"{row}{at}: {told(cell)}, printed {cell['printed'].text}{why}"))
-    return verdict(parts)
+    return verdict(parts, beside=beside(tier, store))
 
 
 def best_reached(name: str, rows: Sequence[Row], printed: Row, tier: str, store: Store) -> Verdict:

@@ -35,12 +35,13 @@ def _above(
 ) -> Verdict:
     """Whether in every pair the first row is at least ``margin`` points above the second.
 
-    Open for a pair of which neither is above :data:`TOO_EARLY`, and where the first few of bc's epochs say otherwise.
+    Open for a pair of which neither is above :data:`TOO_EARLY`, and where a ``margin`` is not reached in the first few
+    of bc's epochs.
     ``beside``: pairs that bc does not speak of.
     """
     judged = []
     for ok, text in pairs_told(name, pairs, column, tier, store, margin, of=len(pairs)):
-        ok, why = limited(ok, tier)
+        ok, why = limited(ok, tier) if margin else (ok, "")
         judged.append((ok, text + why))
     return verdict(judged, beside=pairs_told(name, beside, column, tier, store, margin))
 
@@ -96,7 +97,8 @@ def _about_five(tier: str, store: Store) -> Verdict:
 def _guarantee(sigma: float) -> Verdict:
     """Whether the limit that bc quotes, G_µ for 8 layers, "asymptotically" (bc B.1), is an upper bound at usual δ.
 
-    It is where PLD's upper bound is no larger; PLD rounds up, by less than :data:`SAME`.  It is not where a single pair
+    It is where PLD's upper bound is no larger; PLD rounds up, by less than :data:`SAME`, which is within the two digits
+    to which bc gives µ, too.  It is not where a single pair
     of data sets has more: one example turns each mean around that it is in, which is as far apart as an example of
     Poisson batches with half the noise.  Beside it 16 layers, and the tail: as a guarantee, one at every δ at once,
     G_µ is exceeded there (:func:`lib.accounting.gdp_exceeded`).

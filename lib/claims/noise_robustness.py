@@ -226,7 +226,7 @@ CLAIMS = (
     ),
     Claim(
         name="Without layer norm BiLSTM does not",
-        asks="whether σ = 1 and σ = 2 cost it more than the 7 points that they cost LN-BiLSTM at most",
+        asks="whether σ = 1 and σ = 2 cost it more than the 7 points that v2 says they cost LN-BiLSTM at most",
         source="v2 Table 4",
         table="agnews_noise",
         judge=_harmed,

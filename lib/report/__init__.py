@@ -72,6 +72,7 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
             *(["ε: claimed / proven / audited", _framed(epsilons, table)] if each_private else []),
             *data(table, tier, store),
             *_changed_data(cells),
+            *_other_precision(table, tier, store),
             f"privacy (claimed / proven / audited ε): {_privacy_line(table, tier, store)}",
             *_assumptions(table, tier, store),
             f"command: {command(table, tier, store)}",
@@ -94,6 +95,19 @@ def _changed_data(cells: pd.DataFrame) -> list[str]:
     several = [cell.row for cell in cells.itertuples() if len(cell.data) > 1]
     words = "on data that changed between seeds of a cell (features change where they are pretrained again)"
     return [f"{words}: {', '.join(dict.fromkeys(several))}"] if several else []
+
+
+def _other_precision(table: Table, tier: str, store: Store) -> list[str]:
+    """The cells that were trained in one precision, where most were in another."""
+    found: dict[str, list[str]] = {}
+    head = dict(zip(table.columns, heads(table), strict=True))
+    for row, column in table.cells:
+        for record in records(table, row, column, tier, store):
+            found.setdefault(precision(record["env"]) or "float32", []).append(f"{row} at {head[column]}")
+    if len(found) < 2:
+        return []
+    rarer = min(found, key=lambda name: len(found[name]))
+    return [f"trained in {rarer}, unlike the others: {', '.join(dict.fromkeys(found[rarer]))}"]
 
 
 def _not_trained(table: Table, cells: pd.DataFrame) -> list[str]:

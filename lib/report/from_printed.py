@@ -13,8 +13,9 @@ def from_printed(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """``+0.15 (1.8)``: ours − printed in points (÷ √(s.e.² of ours + s.e.² printed, where there is one)).
 
     A line for each row that has both numbers somewhere.  A range counts as far as its nearer end, and what is not
-    run, or printed without a number, is a dash; so is the quotient of a single run, whose spread is not known.  Of few
-    runs it is not known well: a quotient of 100 and more is told as ``> 99``.
+    run, or printed without a number, is a dash; so is the quotient of a single run, whose spread is not known, and of
+    a number that is printed as "≈ 40 %", from which ours is told in whole points.  Of few runs the spread is not known
+    well: a quotient of 100 and more is told as ``> 99``.
     """
     cells = summary(table, tier, store)
     lines = {}
@@ -30,6 +31,8 @@ def _told(mean: float | None, stderr: float | None, printed: Printed | None) -> 
     if mean is None or math.isnan(mean) or printed is None or printed.mean is None:
         return ""
     nearest = printed.mean if printed.up_to is None else min(max(mean, printed.mean), printed.up_to)
+    if printed.about:
+        return f"≈ {mean - nearest:+.0f} (–)"
     if stderr is None or math.isnan(stderr):
         return f"{mean - nearest:+.2f} (–)"
     spread = math.hypot(stderr, printed.stderr or 0.0)

@@ -25,11 +25,12 @@ _NOTEBOOKS = Path(__file__).resolve().parent.parent.parent / "notebooks"
 @dataclass(frozen=True)
 class Printed:
     """What a paper prints in one cell: an accuracy in percent, perhaps its standard error, or as the lower end of a
-    range; or "no convergence".  ``note``: what else it prints there."""
+    range, or ``about`` so much ("≈ 40 %"); or "no convergence".  ``note``: what else it prints there."""
 
     mean: float | None = None
     stderr: float | None = None
     up_to: float | None = None
+    about: bool = False
     note: str = ""
 
     @property
@@ -39,7 +40,8 @@ class Printed:
         if self.up_to is not None:
             return f"{self.mean:g} to {self.up_to:g}"
         stderr = f" ± {self.stderr:.2f}" if self.stderr is not None else ""
-        return f"{self.mean:.2f}{stderr}" + (f" ({self.note})" if self.note else "")
+        number = f"≈ {self.mean:g}" if self.about else f"{self.mean:.2f}{stderr}"
+        return number + (f" ({self.note})" if self.note else "")
 
 
 Row = str

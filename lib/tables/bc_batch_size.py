@@ -30,7 +30,7 @@ TABLE = Table(
     columns=_bc.BATCH_SIZES,
     printed={
         ("resnet-18, σ = .01875, C = .0095", 64): Printed(67.0, note="60 at epoch 20"),
-        ("convnet, σ = .5, C = .14", 64): Printed(40.0),
+        ("convnet, σ = .5, C = .14", 64): Printed(40.0, about=True),
         ("BN-LeNet-5, σ = 2.5, C = .2", 64): Printed(50.38),
         ("BN-LeNet-5, σ = 2.5, C = .2", 1024): Printed(45.11),
     },
