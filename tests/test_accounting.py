@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -138,6 +139,19 @@ def test_a_refusal_names_what_would_do():
         accounting.epsilon(**run | {"sampling_prob": 1}, sampler="with_replacement")
 
 
+def test_events_that_share_a_shuffled_epoch_each_count_it():
+    """In steps 50 to 149, of epochs of 100, an example can be twice."""
+    quiet, loud = ({"sampling_prob": 0.01, "sampler": "shuffled", "noise_multiplier": z} for z in (100.0, 1.0))
+    events = [accounting.Event(**quiet, steps=50), accounting.Event(**loud, steps=100)]
+    counted = accounting.composed_epsilon(events, accountant="gdp")
+    twice = accounting.analytic_gaussian(noise_multiplier=1 / math.sqrt(2 + 1e-4), delta=1e-5)
+    assert counted == pytest.approx(twice)
+    alone = [accounting.Event(**loud, steps=100), accounting.Event(**quiet, steps=50)]
+    assert accounting.composed_epsilon(alone, accountant="gdp") < counted
+    fixed = [replace(event, sampler="fixed_order") for event in events]  # whose epochs have no end to be at
+    assert accounting.composed_epsilon(fixed, accountant="gdp") < counted
+
+
 def test_shuffled_epochs_count_participations():
     kind = {"sampling_prob": 300 / 1000, "sampler": "shuffled", "accountant": "gdp"}  # three batches and a rest
     for steps, participations in ((1, 1), (3, 1), (4, 2), (6, 2), (7, 3)):
@@ -214,6 +228,19 @@ def test_whole_numbers_of_either_type_are_one_event():
     assert accounting.Event(4, 1, 18_750.0) == accounting.Event(4.0, 1.0, 18_750)
 
 
+@covered
+@pytest.mark.parametrize("z", [1e-100, 1e-153, 1e-200])
+def test_almost_no_noise_is_almost_no_privacy(accountant, sampler, relation, z):
+    """dp-accounting's divergences are no numbers where z² is at the end of floats, and the least of them was ε = 0."""
+    assert accounting.epsilon(noise_multiplier=z, steps=3, **how(accountant, sampler, relation)) == math.inf
+
+
+def test_more_than_floats_hold_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"^noise_multiplier: expected a finite number of at least 0; got 1000"):
+        accounting.epsilon(noise_multiplier=10**400, sampling_prob=Q, steps=1)
+    assert accounting.steps(epsilon=1.0, noise_multiplier=1e-200, sampling_prob=Q) == 0
+
+
 def test_rdp_counts_steps_that_are_next_to_nothing():
     """Their divergences are less than the rounding of 1."""
     for z, q, steps in ((100.0, 1e-6, 1), (10.0, 1e-7, 1), (1.0, 1e-12, 10**6)):
@@ -224,7 +251,7 @@ def test_rdp_counts_steps_that_are_next_to_nothing():
 
 def test_rdp_without_replacement_falls_with_the_noise_to_the_end():
     how = {"sampling_prob": 0.6, "steps": 1, "sampler": "without_replacement", "neighbouring_relation": "replace_one"}
-    spent = [accounting.epsilon(noise_multiplier=z, accountant="rdp", **how) for z in (30.0, 256.0, 1e3, 3e3, 3e4)]
+    spent = [accounting.epsilon(noise_multiplier=z, accountant="rdp", **how) for z in (30.0, 256.0, 1e3, 3e3, 3e4, 3e8)]
     assert spent == sorted(spent, reverse=True)
     assert spent[-1] < 0.01
 

@@ -105,3 +105,10 @@ def test_an_example_that_is_drawn_displaces_another():
 def test_what_no_theorem_covers_is_refused(sampler, relation):
     with pytest.raises(ValueError, match="neighbouring_relation"):
         si_dpsgd_proven_epsilon(moved=0.1, sampling_prob=0.1, steps=10, sampler=sampler, neighbouring_relation=relation)
+
+
+@pytest.mark.parametrize("lengths", [(1, 100, 100), (100, 5, 100), (2, 2, 1)])
+def test_as_many_steps_clip_norms_and_noises_are_expected(lengths):
+    steps, clips, noises = ([1.0] * length for length in lengths)
+    with pytest.raises(ValueError, match=r"^step_sizes, clip_norms, noise_stds: expected T of each; got shapes \("):
+        si_dpsgd_moved(step_sizes=steps, clip_norms=clips, noise_stds=noises)

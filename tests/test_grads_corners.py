@@ -261,3 +261,11 @@ def test_groups_of_other_parameters_are_refused():
     model.requires_grad_(True)
     with pytest.raises(ValueError, match="groups: expected those of the parameters that are trained; got others'"):
         clipped_sum(model, LOSS, drawn(6, 4), classes(6), clip_norm=groups)
+
+
+@pytest.mark.parametrize("clip_norm", [None, "1", True, 0.0, float("nan")])
+def test_a_clip_norm_that_is_no_number_above_0_is_refused(clip_norm):
+    with pytest.raises(
+        ValueError, match=r"^clip_norm: expected a number of more than 0, math.inf to clip nothing; got"
+    ):
+        clipped_sum(nn.Linear(4, 4), LOSS, drawn(2, 4), classes(2), clip_norm=clip_norm)

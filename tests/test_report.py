@@ -46,6 +46,8 @@ def test_the_command_is_for_the_seeds_of_most_cells_and_in_mixed_precision_where
     of_a_third["env"]["flags"]["precision"] = "bfloat16"
     store.write(TABLE.name, of_a_third)
     assert report.command(TABLE, "cpu", store).endswith("--seeds 2 --precision bfloat16")
+    row, head = TABLE.rows[0], report.heads(TABLE)[0]
+    assert f"\ntrained in bfloat16, unlike the others: {row} at {head}\n" in report.text(TABLE, "cpu", store)
 
 
 def test_missing_cells_are_dashes_and_one_seed_has_no_spread(fill):
@@ -180,6 +182,16 @@ def test_differences_by_hand(fill):
         else:
             spread = math.hypot(3**-0.5, cell.stderr or 0.0)
             assert found.loc["LeNet-5", i] == f"{99 - cell.mean:+.2f} ({abs(99 - cell.mean) / spread:.1f})"
+
+
+def test_what_is_printed_as_about_so_much_is_told_in_whole_points(fill):
+    table = tables.load("bc_noise")
+    cell = "convnet, C = .14", 1.0
+    assert table.printed[cell].text == "≈ 35"
+    assert table.printed["resnet-18, C = .095", 0.4].text == "≈ 40 (below it from here on)"
+    store = fill(table, lambda row, column, seed: [33.6 + seed])
+    told = report.from_printed(table, "cpu", store)
+    assert told.loc[cell[0], table.columns.index(cell[1])] == "≈ -1 (–)"
 
 
 def test_a_single_run_has_no_standard_errors_and_nothing_stored_no_difference(fill, tmp_path):

@@ -3,6 +3,7 @@
 import math
 from dataclasses import asdict, fields
 
+import numpy as np
 import pytest
 from conftest import make_run
 
@@ -191,6 +192,13 @@ def test_every_field_counts_in_the_id():
             "augmult: expected 1 for norm 'public_batch'; got 4",
         ),
         ({"augmult": 0}, "augmult: expected at least 1; got 0"),
+        *(
+            (
+                {"method": "dpsgd", "clip_norm": 1.0, "epochs": 4, name: 1e200},
+                f"{name}: expected one whose power is a number above 0 after 4 epochs; got 1e+200",
+            )
+            for name in ("clip_norm_decay", "noise_multiplier_decay")
+        ),
         ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
     ],
 )
@@ -198,6 +206,16 @@ def test_bad_settings_are_refused_in_one_line(changes, message):
     with pytest.raises((TypeError, ValueError)) as refused:
         make_run(**changes)
     assert str(refused.value) == message
+
+
+def test_numbers_of_numpy_and_a_zero_with_a_sign_are_the_same_run():
+    of_numpy = make_run(lr=np.float64(0.25), seed=np.int64(3), momentum=-0.0, optimizer="sgd")
+    of_python = make_run(lr=0.25, seed=3, optimizer="sgd")
+    assert (of_numpy, of_numpy.id) == (of_python, of_python.id)
+    assert type(of_numpy.lr) is float
+    assert type(of_numpy.seed) is int
+    with pytest.raises(TypeError, match=r"^seed: expected int; got True$"):
+        make_run(seed=True)
 
 
 def test_a_pretraining_is_a_run_of_its_own_that_seeds_and_private_settings_share():

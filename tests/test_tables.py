@@ -83,6 +83,15 @@ def test_a_cell_takes_seed_tier_and_what_is_tuned():
         replace(table, cell=lambda *_, **__: None, grid={"lr": (0.1,)}, tuning=lambda row, column, *, tier: None)
 
 
+def test_a_cell_that_gives_no_run_and_a_grid_that_nothing_judges_are_refused():
+    table = tables.load("mnist_noise")
+    forgotten = replace(table, cell=lambda *_, **__: None)
+    with pytest.raises(ValueError, match=r"^mnist_noise: cell: expected a Run for 'LeNet-5'; got None"):
+        forgotten.cell("LeNet-5", 1.0, seed=0, tier="cpu", lr=0.1)
+    with pytest.raises(ValueError, match=r"^mnist_noise: tuning: expected the run that judges a point of the grid"):
+        replace(table, tuning=None, cell=lambda *_, **__: None)
+
+
 def test_a_notebook_that_there_is_not_is_refused(monkeypatch):
     mine = SimpleNamespace(TABLE=replace(tables.load("mnist_noise"), name="mine", notebook="09_mine"))
     monkeypatch.setattr(registry, "load", lambda room, name: mine)

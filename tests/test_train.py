@@ -3,11 +3,13 @@
 import time
 from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from conftest import make_run
+from torch import nn
 
 from lib import data, pca, registry
 from lib.data import Dataset, as_input, text
@@ -280,6 +282,15 @@ def test_the_deadline_ends_a_run():
 def test_settings_that_do_not_fit_the_data_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         train(make_run(**changes))
+
+
+def test_a_model_of_other_outputs_than_classes_is_refused(monkeypatch):
+    original = registry.load
+    short = SimpleNamespace(build=lambda **how: nn.Sequential(nn.Flatten(), nn.Linear(784, 7)))
+    monkeypatch.setattr(registry, "load", lambda room, name: short if room == "models" else original(room, name))
+    message = r"^model: expected logits \(1, 10\) of one example of 'digits'; got \(1, 7\) of 'lenet_300_100'$"
+    with pytest.raises(ValueError, match=message):
+        train(make_run())
 
 
 def test_the_private_pca_is_set_before_training_and_belongs_to_its_model_alone(monkeypatch):

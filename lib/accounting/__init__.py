@@ -59,6 +59,9 @@ __all__ = [
 ]
 
 
+NO_NOISE = 1e-50  # of a noise multiplier below it the square has no place beside others: it counts as none
+
+
 def epsilon(
     *,
     noise_multiplier: float,
@@ -101,10 +104,10 @@ def delta(
         raise ValueError(f"accountant: expected one of {able} to find delta; got {accountant!r}")
     if event.steps == 0:
         return 0.0
-    if event.noise_multiplier == 0.0:
+    if event.noise_multiplier < NO_NOISE:
         return 1.0
     with _countable(accountant, (event,)):
-        return module.delta((event,), budget)
+        return _number(module.delta((event,), budget))
 
 
 def noise_multiplier(
@@ -175,7 +178,7 @@ def composed_epsilon(events: Iterable[Event], *, delta: float = 1e-5, accountant
     for event in events:
         check_match(accountant, event.sampler, event.neighbouring_relation)
     happened = tuple(event for event in events if event.steps)
-    if any(event.noise_multiplier == 0.0 for event in happened):
+    if any(event.noise_multiplier < NO_NOISE for event in happened):
         return math.inf
     return _epsilon(accountant, happened, delta) if happened else 0.0
 
@@ -184,7 +187,14 @@ def composed_epsilon(events: Iterable[Event], *, delta: float = 1e-5, accountant
 def _epsilon(accountant: str, events: tuple[Event, ...], delta: float) -> float:
     """A report asks for the same ε over and over."""
     with _countable(accountant, events):
-        return _registry.load(accountant).epsilon(events, delta)
+        return _number(_registry.load(accountant).epsilon(events, delta))
+
+
+def _number(found: float) -> float:
+    """No accountant's NaN is smaller than a budget, or larger."""
+    if math.isnan(found):
+        raise ArithmeticError("what it finds is not a number")
+    return found
 
 
 @contextmanager
@@ -192,7 +202,7 @@ def _countable(accountant: str, events: tuple[Event, ...]) -> Iterator[None]:
     """``ValueError`` for what is too much for an accountant, in one way or another."""
     try:
         yield
-    except (OverflowError, MemoryError, RuntimeError) as error:
+    except (ArithmeticError, MemoryError, RuntimeError) as error:
         z = sorted(event.noise_multiplier for event in events)
         raise ValueError(
             f"noise_multiplier: expected what accountant {accountant!r} can count; got {z[0]:g} to {z[-1]:g}: {error}"
@@ -230,5 +240,5 @@ def _limit(search: Callable[..., float], events: Callable[..., Iterable[Event]],
 
     try:
         return max(1.0, search(spent, budget))
-    except ValueError:  # beyond its range, or not an event: then the accountant says so
+    except (ValueError, ArithmeticError):  # beyond its range, or not an event: then the accountant says so
         return 1.0

@@ -67,7 +67,7 @@ class Event:
         if not self.noise_multiplier:
             return math.inf
         shift = self.sensitivity / self.noise_multiplier
-        return min(self.sampling_prob * math.sqrt(math.expm1(min(shift**2, 700.0))), shift)
+        return min(self.sampling_prob * math.sqrt(math.expm1(min(shift, 26.0) ** 2)), shift)
 
 
 Events = tuple[Event, ...]  # one after the other on the same data, each with noise and at least one step
@@ -91,7 +91,10 @@ def check_name(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _finite(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond floats
+        return False
 
 
 def _expect(name: str, value: Any, holds: bool, expected: str) -> None:

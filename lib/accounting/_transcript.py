@@ -36,9 +36,13 @@ def si_dpsgd_moved(
     """√Σ_t max_s (w_{t,s} ÷ η_t z_t C_t)²: how far one participation can move the transcript, in units of its noise.
 
     η_t, C_t and the noise z_t C_t on the sum of gradients, each of length T.  ``math.inf`` where there is no noise, or
-    nothing is clipped.  Raises ``ValueError`` for values that are negative or no numbers.
+    nothing is clipped.  Raises ``ValueError`` for values that are negative or no numbers, and unless there are as many
+    of each.
     """
     eta, clip, noise = (np.asarray(values, dtype=float) for values in (step_sizes, clip_norms, noise_stds))
+    if not eta.shape == clip.shape == noise.shape == (eta.size,):
+        came = ", ".join(str(values.shape) for values in (eta, clip, noise))
+        raise ValueError(f"step_sizes, clip_norms, noise_stds: expected T of each; got shapes {came}")
     for name, values in (("step_sizes", eta), ("clip_norms", clip), ("noise_stds", noise), ("momentum", momentum)):
         if not np.all(np.asarray(values) >= 0):
             raise ValueError(f"{name}: expected numbers of at least 0; got {values}")

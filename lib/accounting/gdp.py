@@ -6,8 +6,10 @@
     0.926
 
 Shuffled epochs, or one fixed order: an example is in at most one batch of each epoch, so K is the number of epochs
-begun.  The epoch is taken to have ⌊1/q⌋ steps, leftover examples sitting it out; with a ragged last batch K is only
-smaller.  Full batches (q = 1): K = T, exact.  Source: Dong, Roth and Su 2019 (1905.02383), corollary 3.3.
+begun, and of events that share an epoch, as where the noise changes in its middle, each counts it: an example may be
+in the last batch of one epoch and the first of the next.  The epoch is taken to have ⌊1/q⌋ steps, leftover examples
+sitting it out; with a ragged last batch K is only smaller.  Full batches (q = 1): K = T, exact.  Source: Dong, Roth
+and Su 2019 (1905.02383), corollary 3.3.
 """
 
 import math
@@ -24,18 +26,28 @@ UPPER_BOUND = True
 
 
 def epsilon(events: Events, delta: float) -> float:
-    return gdp_epsilon(math.hypot(*map(mu, events)), delta)
+    return gdp_epsilon(_mu(events), delta)
 
 
 def delta(events: Events, epsilon: float) -> float:
-    return gdp_delta(math.hypot(*map(mu, events)), epsilon)
+    return gdp_delta(_mu(events), epsilon)
 
 
-def mu(event: Event) -> float:
+def _mu(events: Events) -> float:
+    done: dict[int, int] = {}  # steps of the epoch that is under way, by the length of epochs
+    each = []
+    for event in events:
+        steps_per_epoch = math.floor(1 / event.sampling_prob + 1e-9)  # 1/q is N/L up to rounding
+        before = done.get(steps_per_epoch, 0) if event.sampler == "shuffled" else 0
+        each.append(mu(event, math.ceil((before + event.steps) / steps_per_epoch)))
+        if event.sampler == "shuffled":
+            done[steps_per_epoch] = (before + event.steps) % steps_per_epoch
+    return math.hypot(*each)
+
+
+def mu(event: Event, participations: int) -> float:
     """µ = √K·s/z; ``ValueError`` for Poisson sampling with q < 1, which this accountant would not amplify."""
     if event.sampler == "poisson" and event.sampling_prob < 1:
         expected = "expected 1 for accountant 'gdp' and sampler 'poisson', or accountant 'pld'"
         raise ValueError(f"sampling_prob: {expected}; got {event.sampling_prob!r}")
-    steps_per_epoch = math.floor(1 / event.sampling_prob + 1e-9)  # 1/q is N/L up to rounding
-    participations = math.ceil(event.steps / steps_per_epoch)
     return math.sqrt(participations) * event.sensitivity / event.noise_multiplier

@@ -46,10 +46,14 @@ def one_step(z: float, q: float, sampler: str) -> tuple[np.ndarray, np.ndarray]:
         relation = NeighboringRelation.REPLACE_ONE
         event = SampledWithoutReplacementDpEvent(1, q, GaussianDpEvent(z / 2))
     accountant = RdpAccountant(neighboring_relation=relation)
-    with quiet():
-        accountant.compose(event)
-    orders, divergences = accountant.orders, accountant.rdp
-    divergences = np.where(divergences < 0, np.inf, divergences)  # rounding below 0 would count as ε = 0
+    orders = accountant.orders
+    try:
+        with quiet():
+            accountant.compose(event)
+        divergences = accountant.rdp
+    except ValueError:  # of so much noise, the logarithm of what rounding has made negative
+        divergences = np.full(len(orders), np.inf)
+    divergences = np.where(divergences >= 0, divergences, np.inf)  # rounding below 0 would count as ε = 0
     of_all = orders * (1.0 if sampler == "poisson" else 2.0) ** 2 / (2 * z**2)
     # A conversion takes the logarithm of one less e^−divergence, which of a smaller one than this is 0.
     return orders, np.maximum(np.minimum(divergences, of_all), LEAST)

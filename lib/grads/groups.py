@@ -1,8 +1,8 @@
 """Groups of parameters that are clipped together, each with its clip norm."""
 
-import math
 from collections.abc import Mapping
 from functools import reduce
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
@@ -35,9 +35,9 @@ class Groups:
         self._whole = not isinstance(clip_norm, Mapping)
         norms = {WHOLE: clip_norm} if self._whole else dict(clip_norm)
         for name, norm in norms.items():
-            if not norm > 0 or math.isnan(norm):
+            if not isinstance(norm, Real) or isinstance(norm, bool) or not norm > 0:
                 where = f"clip_norm of {name!r}" if name else "clip_norm"
-                raise ValueError(f"{where}: expected more than 0; got {norm!r}")
+                raise ValueError(f"{where}: expected a number of more than 0, math.inf to clip nothing; got {norm!r}")
         self.names, self._norms, self._scales = list(norms), list(norms.values()), dict(scales or {})
         self.of, self.stretches, alike = {}, {}, None
         self.model, self.parameters = model, {name: p for name, p in model.named_parameters() if p.requires_grad}

@@ -128,7 +128,11 @@ def build(run: Run, examples: int, model: nn.Module) -> Method:
 
 @cache
 def _settings(method: str) -> frozenset[str]:
-    return getattr(registry.load("methods", method), "SETTINGS", frozenset())
+    said = getattr(registry.load("methods", method), "SETTINGS", frozenset())
+    known = Run.__dataclass_fields__
+    if isinstance(said, str) or not set(said) <= set(known):
+        raise ValueError(f"lib/methods/{method}.py: SETTINGS: expected names of Run's fields; got {said!r}")
+    return frozenset(said)
 
 
 def may_differ(run: Run) -> tuple[str, ...]:

@@ -5,8 +5,8 @@
     >>> run.id
     'bbc1d6653a57'
 
-The id names everything that can change the result and nothing else: device, worker count and the like are recorded
-with the result, never hashed.  Fields that hold their default value are left out of the hash, so a new field
+The id names every setting that can change the result and nothing else: device, worker count and the like are recorded
+with the result, never hashed, nor is what is in the files and the data that it names.  Fields that hold their default value are left out of the hash, so a new field
 with a default leaves every stored id alone; for the same reason **a default never changes its meaning**.
 """
 
@@ -166,6 +166,7 @@ class Run:
             allowed.check_range(name, getattr(self, name))
         allowed.check_statistics(self)
         allowed.check_unused(self)
+        allowed.check_decays(self)
         allowed.check_pretraining(self)
         public = self.public_examples
         if self.gradient_norm_examples > public or (self.test_statistics == "public" and not public):

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from numbers import Integral, Real
 from typing import Any
 
 from lib import accounting, schedules
@@ -65,7 +66,10 @@ LESS_THAN_1 = ("delta", "momentum", "statistics_share")
 
 
 def checked(name: str, kinds: tuple[type, ...], value: Any) -> Any:
-    """``value`` as one of ``kinds``; a whole number where a float is meant becomes one, so 7 and 7.0 are one run."""
+    """``value`` as one of ``kinds``; a whole number where a float is meant becomes one, so 7 and 7.0 are one run, as
+    are 0.0 and −0.0, and numbers of NumPy are taken for Python's."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        value = int(value) if isinstance(value, Integral) else float(value) + 0.0
     if float in kinds and type(value) is int:
         value = float(value) if abs(value) <= sys.float_info.max else math.inf
     if type(value) not in kinds:
@@ -115,6 +119,17 @@ def check_statistics(run: Any) -> None:
             f"public_dataset: expected other data than dataset {run.dataset!r}, whose test images they would be; "
             f"got {run.public_dataset!r}"
         )
+
+
+def check_decays(run: Any) -> None:
+    """What is multiplied after every epoch is still a number in the last."""
+    for name in ("clip_norm_decay", "noise_multiplier_decay"):
+        logarithm = (run.epochs - 1) * math.log(getattr(run, name))
+        if not math.log(sys.float_info.min) < logarithm < math.log(sys.float_info.max):
+            raise ValueError(
+                f"{name}: expected one whose power is a number above 0 after {run.epochs} epochs; "
+                f"got {getattr(run, name)!r}"
+            )
 
 
 def check_unused(run: Any) -> None:

@@ -122,7 +122,9 @@ class Table:
                 expected = f"{self.name}: {name}: expected {name}(row, column, *, {', '.join(settings)})"
                 registry.check_call(expected, make, "row", 0.0, **settings)
                 in_smoke = {"smoke": self.columns[len(self.columns) // 2]} if name == "tuning" else {}
-                object.__setattr__(self, name, cache(_of_a_tier(make, in_smoke)))
+                object.__setattr__(self, name, cache(_of_a_tier(f"{self.name}: {name}", make, in_smoke)))
+        if self.grid and self.tuning is None:
+            raise ValueError(f"{self.name}: tuning: expected the run that judges a point of the grid; got None")
 
     def points(self, row: Row, column: Column, tier: str) -> list[dict[str, Any]]:
         """The candidates among which a cell is tuned; none for an untuned one.
@@ -140,12 +142,15 @@ class Table:
         return list(product([row for row in self.rows if row not in self.not_run], self.columns))
 
 
-def _of_a_tier(make: Callable[..., Run], at: Mapping[str, Column]) -> Callable[..., Run]:
+def _of_a_tier(name: str, make: Callable[..., Run], at: Mapping[str, Column]) -> Callable[..., Run]:
     """``make`` of a known tier alone; ``at``: the tiers that have one column for all, and which."""
 
     @wraps(make)
     def checked(row: Row, column: Column, *, tier: str, **settings: Any) -> Run:
-        return make(row, at.get(check_tier(tier), column), tier=tier, **settings)
+        run = make(row, at.get(check_tier(tier), column), tier=tier, **settings)
+        if not isinstance(run, Run):
+            raise ValueError(f"{name}: expected a Run for {row!r}; got {run!r}")
+        return run
 
     return checked
 

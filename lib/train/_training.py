@@ -66,17 +66,20 @@ class Training:
 
     @torch.no_grad()
     def try_out(self) -> None:
-        """One example's pass, as in a test.  ``ValueError`` where the model does not take the inputs: torch's own error
-        names the shapes of one layer, and not what to change."""
+        """One example's pass, as in a test.  ``ValueError`` where the model does not take the inputs, or has other
+        outputs than classes: torch's own error names the shapes of one layer, and not what to change."""
         x = preprocessing_of(self.run, self._dataset).testing(self._dataset.train_inputs[:1])
         try:
-            self.model.eval()(x)
+            outputs = tuple(self.model.eval()(x).shape)
         except torch.OutOfMemoryError:
             raise  # for which the model is not to blame
         except (RuntimeError, ValueError) as error:
             shape, run = tuple(x.shape[1:]), self.run
             made = f"what {run.augmentation!r} makes of {run.dataset!r}"
             raise ValueError(f"model: expected one that takes {shape}, {made}; got {run.model!r}: {error}") from error
+        if outputs != (1, self._dataset.classes):
+            expected = f"logits (1, {self._dataset.classes}) of one example of {self.run.dataset!r}"
+            raise ValueError(f"model: expected {expected}; got {outputs} of {self.run.model!r}")
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: value for name, value in vars(self).items() if name not in ("data", "_dataset", "_public")}
@@ -182,7 +185,7 @@ class Training:
     def privacy(self) -> dict[str, Any]:
         """What the method says, with what has to be assumed of the data."""
         block = self.method.privacy()
-        if block["proven"]["assumes"]:
+        if block.get("proven", {}).get("assumes"):
             block["proven"]["assumes"] += self._dataset.assumes
         return block
 
