@@ -6,8 +6,9 @@
     'bbc1d6653a57'
 
 The id names every setting that can change the result and nothing else: device, worker count and the like are recorded
-with the result, never hashed, nor is what is in the files and the data that it names.  Fields that hold their default value are left out of the hash, so a new field
-with a default leaves every stored id alone; for the same reason **a default never changes its meaning**.
+with the result, never hashed, nor is what is in the files and the data that it names.  Fields that hold their default
+value are left out of the hash, so a new field with a default leaves every stored id alone; for the same reason **a
+default never changes its meaning**.
 """
 
 import hashlib
