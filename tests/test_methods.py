@@ -423,6 +423,15 @@ def test_a_file_that_builds_no_method_is_refused(file, got, monkeypatch):
         build(make_run())
 
 
+@pytest.mark.parametrize("said", [{"decay_of_mine"}, "clip_norm"])
+def test_settings_that_are_no_fields_are_refused_with_the_file_that_says_them(said, monkeypatch):
+    load = registry.load
+    mine = SimpleNamespace(SETTINGS=said)
+    monkeypatch.setattr(registry, "load", lambda room, name: mine if name == "mine" else load(room, name))
+    with pytest.raises(ValueError, match=r"^lib/methods/mine\.py: SETTINGS: expected names of Run's fields; got"):
+        methods._settings("mine")
+
+
 @pytest.mark.parametrize(
     ("run", "message"),
     [
@@ -441,15 +450,6 @@ def test_a_file_that_builds_no_method_is_refused(file, got, monkeypatch):
         (private(batch_size=N + 1), f"batch_size: expected 1 to {N}"),
     ],
 )
-@pytest.mark.parametrize("said", [{"decay_of_mine"}, "clip_norm"])
-def test_settings_that_are_no_fields_are_refused_with_the_file_that_says_them(said, monkeypatch):
-    load = registry.load
-    mine = SimpleNamespace(SETTINGS=said)
-    monkeypatch.setattr(registry, "load", lambda room, name: mine if name == "mine" else load(room, name))
-    with pytest.raises(ValueError, match=r"^lib/methods/mine\.py: SETTINGS: expected names of Run's fields; got"):
-        methods._settings("mine")
-
-
 def test_settings_that_a_method_does_not_have_are_refused(run, message):
     with pytest.raises(ValueError, match=message):
         build(run)
