@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 from itertools import islice
-from types import SimpleNamespace
+from types import ModuleType
 
 import pytest
 import torch
@@ -286,7 +286,8 @@ def test_settings_that_do_not_fit_the_data_are_refused(changes, message):
 
 def test_a_model_of_other_outputs_than_classes_is_refused(monkeypatch):
     original = registry.load
-    short = SimpleNamespace(build=lambda **how: nn.Sequential(nn.Flatten(), NoisyLinear(784, 7)))
+    short = ModuleType("short")
+    short.build = lambda **how: nn.Sequential(nn.Flatten(), NoisyLinear(784, 7))
     monkeypatch.setattr(registry, "load", lambda room, name: short if room == "models" else original(room, name))
     message = r"^model: expected logits \(1, 10\) of one example of 'digits'; got \(1, 7\) of 'lenet_300_100'$"
     with pytest.raises(ValueError, match=message):
