@@ -351,9 +351,12 @@ def test_a_group_whose_layer_is_not_called_has_no_gradient(implementation):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"clip_norm": 0.0}, "clip_norm: expected more than 0; got 0.0"),
-        ({"clip_norm": math.nan}, "clip_norm: expected more than 0; got nan"),
-        ({"clip_norm": {"0": 1.0, "1": -1.0}}, "clip_norm of '1': expected more than 0; got -1.0"),
+        ({"clip_norm": 0.0}, "clip_norm: expected a number of more than 0, math.inf to clip nothing; got 0.0"),
+        ({"clip_norm": math.nan}, "clip_norm: expected a number of more than 0, math.inf to clip nothing; got nan"),
+        (
+            {"clip_norm": {"0": 1.0, "1": -1.0}},
+            "clip_norm of '1': expected a number of more than 0, math.inf to clip nothing; got -1.0",
+        ),
         (
             {"clip_norm": {"0": 1.0, "2": 1.0}},
             "clip_norm: expected names of the model's modules or parameters that are trained; got '2'",

@@ -90,7 +90,7 @@ def test_no_run_starts_after_the_time_is_up(tmp_path):
 
 
 def test_a_run_cut_off_at_the_limit_is_not_stored(tmp_path):
-    long = replace(SMALL, cell=lambda *c, **k: replace(cell(*c, **k, lr=0.01), epochs=500), tuning=None)
+    long = replace(SMALL, cell=lambda *c, **k: replace(cell(*c, **k, lr=0.01), epochs=500), tuning=None, grid={})
     started = time.monotonic()
     assert str(go(tmp_path, long, minutes=0.02)) == "0 runs stored, 4 left for the next sweep"
     assert time.monotonic() - started < 10
@@ -259,7 +259,7 @@ def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypat
     with pytest.raises(data.DataError, match="no such file, and the download of mnist failed"):
         go(tmp_path, tables.load("mnist_noise"), tier="cpu")
     monkeypatch.setitem(data.DOWNLOADS, "cifar100", lambda cache: (_ for _ in ()).throw(OSError("offline")))
-    public = replace(SMALL, cell=lambda *c, **k: replace(cell(*c, **k, lr=0.01), **PRETRAINED), tuning=None)
+    public = replace(SMALL, cell=lambda *c, **k: replace(cell(*c, **k, lr=0.01), **PRETRAINED), tuning=None, grid={})
     with pytest.raises(data.DataError, match="no such file, and the download of cifar100 failed"):
         go(tmp_path, public)
     (tmp_path / "results" / "small").symlink_to(tmp_path / "a disk that is not there")
