@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -222,6 +223,10 @@ def test_a_budget_out_of_reach_is_named():
         ValueError, match=r"^delta: expected less, as it alone covers every example: ε is 0, what 'pld'"
     ):
         accounting.noise_multiplier(epsilon=1.0, sampling_prob=1e-7, steps=10, delta=1e-5, accountant="pld")
+    with pytest.raises(
+        ValueError, match=r"^delta: expected less, as it alone covers every example: ε is 0, what 'pld'"
+    ):
+        accounting.smallest_noise(lambda z: [], epsilon=1.0)
 
 
 def test_whole_numbers_of_either_type_are_one_event():
@@ -233,6 +238,16 @@ def test_whole_numbers_of_either_type_are_one_event():
 def test_almost_no_noise_is_almost_no_privacy(accountant, sampler, relation, z):
     """dp-accounting's divergences are no numbers where z² is at the end of floats, and the least of them was ε = 0."""
     assert accounting.epsilon(noise_multiplier=z, steps=3, **how(accountant, sampler, relation)) == math.inf
+
+
+def test_an_accounts_nan_keeps_to_no_budget(monkeypatch):
+    """It is not larger than any."""
+    of_no_number = SimpleNamespace(epsilon=lambda events, delta: math.nan, delta=lambda events, epsilon: math.nan)
+    monkeypatch.setattr(accounting._registry, "load", lambda name: of_no_number)
+    done = {"noise_multiplier": 0.987654, "sampling_prob": Q, "steps": 1}  # nobody has asked for, and is remembered
+    for ask in (accounting.epsilon, lambda **done: accounting.delta(epsilon=1.0, **done)):
+        with pytest.raises(ValueError, match=r"can count; got 0.987654 to 0.987654: what it finds is not a number$"):
+            ask(**done)
 
 
 def test_more_than_floats_hold_is_refused_by_name():

@@ -65,6 +65,21 @@ def test_about_five_points_is_told_where_the_spread_allows(gain, apart, status, 
     assert ("(not told apart from 5 ± 2.5 points)" in verdict.evidence) == (status == "open")
 
 
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("ResNet-18: layerwise beats full-gradient clipping, even at discounted noise", "fails"),
+        ("The enhanced clip norms beat Zhang's", "fails"),
+        ("Batch clipping converges, individual clipping does not", "open"),  # it may, in as many epochs as bc's
+    ],
+)
+def test_at_less_than_the_papers_scale_rows_that_are_cut_alike_may_fail_and_gains_may_not(name, status, fill):
+    *_, worse = BETTER[name]
+    table = tables.load(BY_NAME[name].table)
+    store = fill(table, lambda row, column, seed: [70.0 if row == worse else 40.0], seeds=2)
+    assert BY_NAME[name].judge("cpu", store).status == status
+
+
 def test_runs_that_are_too_short_to_learn_anything_do_not_tell_who_converges(fill):
     store = fill(tables.load("bc_ic_vs_bc"), lambda row, column, seed: [15.0 if "BC" in row else 11.0])
     verdict = BY_NAME["Batch clipping converges, individual clipping does not"].judge("cpu", store)

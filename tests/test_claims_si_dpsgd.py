@@ -102,6 +102,18 @@ def test_the_best_of_several_rows_is_twenty_points_ahead_by_chance(fill):
     assert "not told apart, as the best of 4 rows" in verdict.evidence
 
 
+def test_what_dpsgd_has_with_v1s_noise_stands_beside_what_is_printed_and_decides_nothing(fill):
+    def curve(row, column, seed):
+        return [30.0] if row.endswith("v1's noise") else as_printed(row, column, seed)
+
+    verdict = judged("The DPSGD rows", fill, curve=curve)
+    assert verdict.status == "holds"
+    assert verdict.contrary == (
+        "beside: DPSGD (LeNet-5), v1's noise at ε = 0.025: 30.00 ± 0.00 (2), printed 31.56",
+        "beside: DPSGD (LN-LeNet-5), v1's noise at ε = 0.025: 30.00 ± 0.00 (2), printed 49.53",
+    )
+
+
 def test_behind_with_more_noise_says_nothing(fill):
     """What is made up has ε = .72 by PLD: as much noise as is claimed at .025, and more than at 7."""
 

@@ -98,10 +98,9 @@ def _guarantee(sigma: float) -> Verdict:
     """Whether the limit that bc quotes, G_µ for 8 layers, "asymptotically" (bc B.1), is an upper bound at usual δ.
 
     It is where PLD's upper bound is no larger; PLD rounds up, by less than :data:`SAME`, which is within the two digits
-    to which bc gives µ, too.  It is not where a single pair
-    of data sets has more: one example turns each mean around that it is in, which is as far apart as an example of
-    Poisson batches with half the noise.  Beside it 16 layers, and the tail: as a guarantee, one at every δ at once,
-    G_µ is exceeded there (:func:`lib.accounting.gdp_exceeded`).
+    to which bc gives µ, too.  It is not where a single pair of data sets has more: one example turns each mean around
+    that it is in, which is as far apart as an example of Poisson batches with half the noise.  Beside it 16 layers, and
+    the tail: as a guarantee, one at every δ at once, G_µ is exceeded there (:func:`lib.accounting.gdp_exceeded`).
     """
     told_of = {8: "8 modules as layers", 16: "their 16 tensors as layers, as bc counts ResNet-18's 62"}
     judged, beside = [], []

@@ -129,8 +129,7 @@ def build(run: Run, examples: int, model: nn.Module) -> Method:
 @cache
 def _settings(method: str) -> frozenset[str]:
     said = getattr(registry.load("methods", method), "SETTINGS", frozenset())
-    known = Run.__dataclass_fields__
-    if isinstance(said, str) or not set(said) <= set(known):
+    if isinstance(said, str) or not set(said) <= set(Run.__dataclass_fields__):
         raise ValueError(f"lib/methods/{method}.py: SETTINGS: expected names of Run's fields; got {said!r}")
     return frozenset(said)
 
