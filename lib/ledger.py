@@ -21,8 +21,8 @@ REPORT = "results/REPORT.md"
 TIERS = ("paper", "cpu")  # of real data, best first
 HEAD = ("| the paper says | verdict | decided by | ε claimed / proven / audited |", "|---|---|---|---|")
 STATUSES = {"holds": "hold", "fails": "fail", "open": "open"}
-# The benches that README shows.
 WORKERS = (1, 8, 64)
+# The benches that README shows.
 STEPS = ("private_step", "batch_clipping_step", "public_batch_norm", "runs_together", "mixed_precision")
 
 

@@ -4,7 +4,7 @@
 it lies under the root, so a run that two tables share is trained once.  A record is written to a temporary name
 and renamed: it is there whole or not at all, and nothing here overwrites a stored record.
 
-Schema 1: ``schema, id, run, metrics, privacy, history, env`` (DESIGN: one block per question a reader asks).
+Schema 1: ``schema, id, run, metrics, privacy, history, env``, one block per question a reader asks.
 """
 
 import glob
@@ -25,9 +25,8 @@ BLOCKS = ("schema", "id", "run", "metrics", "privacy", "history", "env")
 PRIVACY = ("neighbouring_relation", "sampler", "noise_multiplier", "sampling_prob", "steps")
 PRIVACY_VALUES = ("claimed", "proven", "audited")
 ENV = {"seconds": (int, float), "device": str, "flags": dict}
-_REPOSITORY = Path(__file__).resolve().parent.parent
-RESULTS = _REPOSITORY / "results"
-SMOKE_RESULTS = _REPOSITORY / "out" / "smoke"  # never under results/: smoke runs are not on the papers' data
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+SMOKE_RESULTS = RESULTS.parent / "out" / "smoke"  # never under results/: smoke runs are not on the papers' data
 BENCHMARKS = RESULTS / "benchmarks"  # timings, which are not records
 AUDITS = RESULTS / "audits"  # what attacks on methods found, which are not records either
 ABANDONED = 600  # seconds after which an unfinished file is one of a writer that was killed
@@ -128,15 +127,16 @@ class Store:
 
     def get(self, run: Run) -> Record | None:
         """The record of ``run``, or None if it was not run yet."""
-        if run.id not in self._paths:
-            return None
-        if run.id not in self._records:
-            self._records[run.id] = read(self._paths[run.id])
-        return self._records[run.id]
+        return self._read(run.id) if run in self else None
+
+    def _read(self, run_id: str) -> Record:
+        if run_id not in self._records:
+            self._records[run_id] = read(self._paths[run_id])
+        return self._records[run_id]
 
     def filed(self) -> Iterator[tuple[str, Record]]:
         """Every record under the root, with the name of its folder, which is that of a table."""
-        return ((path.parent.name, read(path)) for path in self._paths.values())
+        return ((path.parent.name, self._read(run_id)) for run_id, path in self._paths.items())
 
     def write(self, table: str, record: Record) -> Path:
         """Store ``record`` under ``table``; ``AlreadyStored`` for a run that is, anywhere under the root."""

@@ -149,7 +149,8 @@ def wanted(table: Table, tier: str, seeds: int, store: Store) -> list[tuple[Row,
     """
     found: dict[str, tuple[Row, Run]] = {}
     for row, column in table.cells:
-        found |= {run.id: (row, run) for run in runs(table, row, column, tier, store)}
+        for run in runs(table, row, column, tier, store):
+            found.setdefault(run.id, (row, run))
     for seed in range(seeds):
         for row, column in table.cells:
             run = cell_run(table, row, column, seed, tier, store)

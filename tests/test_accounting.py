@@ -229,6 +229,15 @@ def test_a_budget_out_of_reach_is_named():
         accounting.smallest_noise(lambda z: [], epsilon=1.0)
 
 
+def test_noise_ends_where_its_range_does():
+    """Wherever the search begins."""
+    highest = accounting._calibration.NOISE_RANGE[1]
+    with pytest.raises(ValueError, match=r"^epsilon: expected at least 1\.02, what 'the limit' gives at noise"):
+        accounting._calibration.smallest_noise(lambda z: 1.02 * highest / z, 1.0, about=2.0**20)
+    found = accounting._calibration.smallest_noise(lambda z: 0.99 * highest / z, 1.0, about=2.0**20)
+    assert 0.99 * highest <= found <= highest
+
+
 def test_whole_numbers_of_either_type_are_one_event():
     assert accounting.Event(4, 1, 18_750.0) == accounting.Event(4.0, 1.0, 18_750)
 

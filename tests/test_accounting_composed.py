@@ -69,3 +69,14 @@ def test_noise_and_steps_keep_to_the_budget():
     steps = accounting.most_steps(after_pca, epsilon=1.5, accountant="rdp")
     spent = [accounting.composed_epsilon(after_pca(count), accountant="rdp") for count in (steps, steps + 1)]
     assert spent[0] <= 1.5 < spent[1]
+
+
+def test_no_step_is_left_where_what_comes_first_spends_all():
+    """By the limit, where the search begins, there is room."""
+
+    def after_pca(steps: int) -> list[accounting.Event]:
+        return [accounting.Event(4.0, 1.0, 1), accounting.Event(8.0, 0.02, steps)]
+
+    alone = {name: accounting.composed_epsilon(after_pca(0), accountant=name) for name in ("gdp", "rdp")}
+    assert alone["gdp"] < 0.97 < alone["rdp"]
+    assert accounting.most_steps(after_pca, epsilon=0.97, accountant="rdp") == 0

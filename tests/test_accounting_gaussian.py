@@ -56,6 +56,8 @@ def test_without_noise():
     for formula in (classical_gaussian, analytic_gaussian):
         assert formula(noise_multiplier=0, delta=1e-5) == math.inf
         assert formula(noise_multiplier=0, epsilon=1.0) == 1.0
+    assert analytic_gaussian(noise_multiplier=1e-160, delta=1e-5) == math.inf
+    assert math.isfinite(analytic_gaussian(noise_multiplier=1e-150, delta=1e-5))
 
 
 def test_far_beyond_any_budget_delta_is_0():

@@ -61,20 +61,6 @@ def test_the_ends_are_dpsgd_and_si_dpsgd():
         assert Spectrum(power=1.0, steps=60).sensitivity(period=60 // epochs) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("power", POWERS)
-def test_the_error_is_that_of_the_matrices(power):
-    spectrum = Spectrum(power=power, steps=T)
-    sums_of_noise = np.tril(np.ones((T, T))) @ matrix(spectrum.noise)
-    expected = np.linalg.norm(sums_of_noise) / math.sqrt(T) * spectrum.sensitivity(period=4)
-    assert spectrum.error(period=4) == pytest.approx(expected)
-
-
-def test_the_square_root_is_better_than_either_end():
-    errors = {power: Spectrum(power=power, steps=240).error(period=60) for power in POWERS}
-    assert min(errors, key=errors.get) == 0.5
-    assert errors[0.5] < errors[0.0] / 3
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

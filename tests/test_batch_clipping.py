@@ -1,5 +1,6 @@
 """Batch clipping and adaptive layerwise clipping: what is clipped, to what, with how much noise, and at what ε."""
 
+import copy
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -75,6 +76,15 @@ class TestGeneralBatchClipping:
             expected = method.clip_norm(step)
             one = slice(1 if size == 1 else None)
             assert norm(method.summed(model, x[one], y[one], step)) == pytest.approx(expected, rel=1e-4)
+
+    @pytest.mark.parametrize("size", [1, 16])
+    def test_it_clips_the_model_that_it_is_given(self, size):
+        """As a copy, on which one looks at what an example changes."""
+        model, (x, y) = models.build("lenet_300_100"), examples(32)
+        method = methods.build(bc(mini_set_size=size), N, model)
+        expected = method.summed(model, x, y, 0)
+        for name, total in method.summed(copy.deepcopy(model), x, y, 0).items():
+            torch.testing.assert_close(total, expected[name])
 
     @pytest.mark.parametrize("size", [1, 2, 16, 64])
     def test_it_is_a_loop_over_mini_sets(self, size):
@@ -428,7 +438,7 @@ def test_what_is_not_defined_is_refused(run, message):
 
 
 def test_public_examples_are_needed_where_they_are_used():
-    with pytest.raises(ValueError, match="gradient_norm_examples: expected more public_examples for 200; got 100"):
+    with pytest.raises(ValueError, match="public_examples: expected at least 200 for gradient_norm_examples 200 "):
         alc(gradient_norm_examples=200)
-    with pytest.raises(ValueError, match="test_statistics: expected more public_examples for 'public'; got 0"):
+    with pytest.raises(ValueError, match=r"expected at least 1 for .* test_statistics 'public'; got 0"):
         make_run(norm="batch", test_statistics="public")

@@ -10,7 +10,7 @@ from conftest import make_record
 from scipy.stats import sem, ttest_ind_from_stats
 
 from lib import claims, registry, report, tables
-from lib.claims import Verdict, noise_robustness, verdict
+from lib.claims import Verdict, _comparison, noise_robustness, verdict
 from lib.store import Store
 
 TABLE, FIGURE = tables.load("mnist_noise"), tables.load("mnist_convergence")
@@ -209,8 +209,8 @@ class TestAbove:
         found = claims.cells("mnist_noise", "cpu", fill(table, scored, seeds=2))
         variances = [72.0] * 18 + [2.0] * 17
         assert found[alone]["n"] == 1
-        assert claims.spread(found[alone]) == pytest.approx(np.mean(variances) ** 0.5)
-        assert claims.spread(found[table.cells[0]]) == pytest.approx(6.0)
+        assert _comparison.spread(found[alone]) == pytest.approx(np.mean(variances) ** 0.5)
+        assert _comparison.spread(found[table.cells[0]]) == pytest.approx(6.0)
 
     def test_and_known_as_well_as_these_tell_it(self):
         """Of one pair of runs Student's t has one degree of freedom: × 12.7, not × 1.96."""
@@ -220,17 +220,17 @@ class TestAbove:
 
     def test_and_two_points_where_those_are_close(self, fill):
         found = claims.cells("mnist_noise", "cpu", fill(tables.load("mnist_noise"), lambda *_: [80.0]))
-        assert {claims.spread(cell) for cell in found.values()} == {2.0}
+        assert {_comparison.spread(cell) for cell in found.values()} == {2.0}
 
     def test_a_margin_is_asked_for_beside(self):
         assert claims.above(cell(95.0), cell(92.0), margin=2.0)[0] is True
         assert claims.above(cell(95.0), cell(92.0), margin=4.0)[0] is False
 
     def test_less_than_the_papers_scale_refutes_no_level(self):
-        assert claims.reached(cell(94.0), "paper")[0] is False
-        assert claims.reached(cell(94.0), "cpu")[0] is None
-        assert claims.reached(cell(94.0), "cpu", tolerance=1.0)[0] is True
-        assert claims.reached(cell(0.0, n=0), "paper")[0] is None
+        assert _comparison.reached(cell(94.0), "paper")[0] is False
+        assert _comparison.reached(cell(94.0), "cpu")[0] is None
+        assert _comparison.reached(cell(94.0), "cpu", tolerance=1.0)[0] is True
+        assert _comparison.reached(cell(0.0, n=0), "paper")[0] is None
 
 
 @pytest.mark.parametrize("name", sorted({claim.table for claim in claims.every()}))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from ipywidgets import FloatSlider
+from scipy.linalg import toeplitz
 
 from lib import accounting, figures, tables
 from lib.figures import accountants, lines, noise_over_time, scale, scores, sensitivity, si_dpsgd, speed
@@ -226,12 +227,23 @@ def test_the_error_of_the_limit_is_relative_to_pld():
     assert len(accountants.map_of(errors).axes[0].texts) == 2
 
 
+def test_the_square_root_is_better_than_either_end():
+    """A loss that is linear in the weights sees the root of the mean square over the steps."""
+    errors = {
+        power: np.sqrt(np.mean(noise_over_time.on_sums(power=power, steps=240, period=60) ** 2))
+        for power in (0.0, 0.25, 0.5, 0.75, 1.0)
+    }
+    assert min(errors, key=errors.get) == 0.5
+    assert errors[0.5] < errors[0.0] / 3
+
+
 @pytest.mark.parametrize("power", [0.0, 0.3, 1.0])
 def test_the_noise_on_the_weights_is_that_of_the_spectrum(power):
-    """Its mean square over the steps is the spectrum's error; DPSGD's adds up, SI-DPSGD's stays."""
+    """Rows of A S⁻¹, at the sensitivity's price; DPSGD's adds up, SI-DPSGD's stays."""
     over_time = noise_over_time.on_sums(power=power, steps=40, period=10)
     spectrum = accounting.Spectrum(power=power, steps=40)
-    assert math.sqrt(np.mean(over_time**2)) == pytest.approx(spectrum.error(period=10))
+    of_sums = np.tril(np.ones((40, 40))) @ toeplitz(spectrum.noise, np.zeros(40))
+    assert over_time == pytest.approx(np.linalg.norm(of_sums, axis=1) * spectrum.sensitivity(period=10))
     if power in (0.0, 1.0):
         assert over_time[-1] / over_time[0] == pytest.approx(40 ** ((1.0 - power) / 2))
     figure = noise_over_time.drawn(power=power, steps=40, period=10)

@@ -50,7 +50,7 @@ WITH_TORCH = {
     "environment": set(),
     "train": {
         *("data", "environment", "generators", "grads", "layers", "lease", "methods", "models", "pca"),
-        *("preprocessing", "registry", "run", "schedules", "store"),
+        *("preprocessing", "registry", "run", "store"),
     },
     "sweep": {"data", "environment", "lease", "plan", "run", "store", "tables", "train", "tuning"},
     "bench": {

@@ -168,7 +168,10 @@ def test_every_field_counts_in_the_id():
         ({"lr_decay": 0.9}, "lr_decay: expected 1.0 for lr_schedule 'constant'; got 0.9"),
         ({"clip_norm_decay": 0.9}, "clip_norm_decay: expected 1.0 for clip_norm None; got 0.9"),
         ({"clipped": "layer"}, "clipped: expected 'gradient' for clip_norm None; got 'layer'"),
-        ({"gradient_norm_examples": 5}, "gradient_norm_examples: expected more public_examples for 5; got 0"),
+        (
+            {"gradient_norm_examples": 5},
+            "public_examples: expected at least 5 for gradient_norm_examples 5 and test_statistics 'batch'; got 0",
+        ),
         (
             {"lr_schedule": "linear_then_constant", "lr_decay": 0.5},
             "lr_decay_epochs: expected at least 1 for lr_schedule 'linear_then_constant'; got 0",
@@ -178,6 +181,7 @@ def test_every_field_counts_in_the_id():
             "lr_decay_epochs: expected 0 for lr_schedule 'exponential'; got 1",
         ),
         ({"test_statistics": "running"}, "test_statistics: expected 'batch' for norm 'none'; got 'running'"),
+        ({"noise_power": 1.5}, "noise_power: expected at most 1.0; got 1.5"),
         ({"averaged_over": "examples"}, "averaged_over: expected 'vectors' for mini_set_size 1; got 'examples'"),
         (
             {"augmult": 4},

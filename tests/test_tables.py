@@ -273,3 +273,10 @@ def test_in_tier_smoke_one_search_serves_a_row():
     for tier, searched in (("smoke", {0.3}), ("cpu", set(table.columns))):
         found = {table.tuning("LeNet-5", sigma, tier=tier, lr=0.1).weight_noise_std for sigma in table.columns}
         assert found == searched
+
+
+def test_a_table_with_other_columns_searches_at_its_own():
+    table, smoke = tables.load("mnist_noise"), {"tier": "smoke", "lr": 0.1}
+    for columns in ((0.5, 0.7, 0.9), (0.1, 0.2, 0.4)):
+        table = replace(table, columns=columns)
+        assert {table.tuning("LeNet-5", sigma, **smoke).weight_noise_std for sigma in columns} == {columns[1]}

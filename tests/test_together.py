@@ -147,6 +147,17 @@ class TestClippedSums:
             for name, total in totals.items():
                 torch.testing.assert_close(total[i], expected[name], rtol=1e-4, atol=1e-5)
 
+    def test_of_words_too(self):
+        """Whose numbers are whole, which a clip norm is not."""
+        networks = [nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(6, 2)) for _ in range(2)]
+        batches = [(torch.tensor([[0, 1], [2, 3], [4, 6]]), torch.tensor([0, 1, 1])) for _ in networks]
+        totals, norms = self.found(networks, batches, [0.3, 1.7], 2)
+        for i, (net, clip_norm) in enumerate(zip(networks, (0.3, 1.7), strict=True)):
+            expected, lengths = clipped_sum(net, cross_entropy, *batches[i], clip_norm=clip_norm)
+            torch.testing.assert_close(norms[i], lengths)
+            for name, total in totals.items():
+                torch.testing.assert_close(total[i], expected[name])
+
     def test_without_any_example_they_are_zero(self):
         totals, _ = self.found([network(), network()], [batch(0, 0), batch(0, 1)], [1.0, 1.0], 8)
         assert all((total == 0).all() for total in totals.values())

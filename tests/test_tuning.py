@@ -114,6 +114,13 @@ def test_a_run_that_cells_share_is_wanted_once(name, tier):
     assert len({run.id for _, run in found}) == len(found)
 
 
+def test_a_search_that_rows_share_is_wanted_where_it_comes_first():
+    table, store = tables.load("agnews_noise_choices"), Store("nowhere")
+    first = table.rows[0]
+    found = {run.id: row for row, run in tuning.wanted(table, "cpu", 1, store)}
+    assert {found[run.id] for run in tuning.runs(table, first, table.columns[0], "cpu", store)} == {first}
+
+
 def test_what_a_choice_rests_on_are_all_seeds_of_a_point_beyond_the_grid(tmp_path):
     store = scored(tmp_path, [10, 10, 10, 10, 10, 50, 70, 80])
     beyond = TABLE.tuning(*CELL, tier="cpu", lr=9.0)

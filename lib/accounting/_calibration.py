@@ -27,7 +27,7 @@ def smallest_noise(
     ``ValueError`` if even the largest z spends more, or the smallest z less.
     """
     low, high = NOISE_RANGE
-    upper = about
+    upper = min(about, high)
     while spent(upper) > budget:
         if upper >= high:
             least = f"at least {spent(high):.3g}, what {accountant!r} gives at noise multiplier {high:g}"
@@ -64,7 +64,7 @@ def most_steps(spent: Callable[[int], float], budget: float, *, about: int = 1) 
                 f"epsilon: expected less than {spent(MOST_STEPS):.3g}, which {MOST_STEPS:,} steps spend; got {budget!r}"
             )
         within, beyond = beyond, min(2 * beyond, MOST_STEPS)
-    if beyond - within > 1:  # where it crosses the budget, to a step or so
+    if beyond - within > 1 and spent(within) <= budget:  # where it crosses the budget, to a step or so
         crossing = brentq(lambda count: min(spent(round(count)), 2 * budget) - budget, within, beyond, xtol=0.5)
         within = min(max(round(crossing), within), beyond - 1)
     while within and spent(within) > budget:  # what is spent before the first step may be more than all

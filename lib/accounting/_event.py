@@ -62,6 +62,11 @@ class Event:
         return 2.0 if self.neighbouring_relation == "replace_one" or self.sampler == "with_replacement" else 1.0
 
     @property
+    def steps_per_epoch(self) -> int:
+        """⌊1/q⌋, where 1/q is N/L up to rounding."""
+        return math.floor(1 / self.sampling_prob + 1e-9)
+
+    @property
     def spread(self) -> float:
         """The standard deviation of one step's privacy loss, about: min(q·√(e^(s²/z²) − 1), s/z), s the sensitivity."""
         if not self.noise_multiplier:

@@ -18,6 +18,8 @@ from scipy.stats import norm
 
 from lib.accounting._event import Event, checked_delta, checked_epsilon
 
+MOST_MU = 1e150  # beyond it ε, about µ²/2, is no float
+
 
 def classical_gaussian(
     *, epsilon: float | None = None, delta: float | None = None, noise_multiplier: float | None = None
@@ -57,8 +59,8 @@ def analytic_gaussian(
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """ε at ``delta`` of a µ-GDP mechanism; ∞ where µ is."""
-    if math.isinf(mu):
+    """ε at ``delta`` of a µ-GDP mechanism; ∞ beyond ``MOST_MU``."""
+    if mu > MOST_MU:
         return math.inf
     with np.errstate(divide="ignore"):  # it takes the logarithm of 0 where ε is astronomical, and means it
         return float(get_epsilon_gaussian(1 / mu, delta))

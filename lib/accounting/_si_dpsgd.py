@@ -80,6 +80,5 @@ def _last_delta(event: Event, epsilon: float) -> float:
 
 
 def _transcript_mu(event: Event) -> float:
-    period = math.floor(1 / event.sampling_prob + 1e-9)  # 1/q is N/L up to rounding
-    participations = 1 + np.arange(event.steps) // period
+    participations = 1 + np.arange(event.steps) // event.steps_per_epoch
     return math.sqrt(float(np.sum(participations.astype(float) ** 2))) / event.noise_multiplier

@@ -21,7 +21,6 @@ chooses the gradients from what was released before (Denisov et al. 2022, 2202.0
 participations: Choquette-Choo et al. 2022, 2211.06530).
 """
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -79,17 +78,8 @@ class Spectrum:
         """
         if not period >= 1:
             raise ValueError(f"period: expected at least 1; got {period!r}")
-        takes_part = np.zeros(self.steps)
-        takes_part[::period] = 1.0
-        return float(np.linalg.norm(_convolved(self.strategy, takes_part)))
-
-    def error(self, *, period: int) -> float:
-        """Root mean square, over the T iterates, of the noise on a sum of gradients, in units of C/µ.
-
-        What a loss that is linear in the weights sees of the noise at equal guarantee: ‖A S⁻¹‖_F · sensitivity ÷ √T.
-        """
-        of_sums = np.cumsum(self.noise)
-        return math.sqrt(float(np.sum(np.cumsum(of_sums**2))) / self.steps) * self.sensitivity(period=period)
+        by_period = np.pad(self.strategy, (0, -self.steps % period)).reshape(-1, period)
+        return float(np.linalg.norm(by_period.cumsum(0).ravel()[: self.steps]))
 
     def _kept(self, power: float) -> np.ndarray:
         """The first coefficients of (1 − x)^−power, the others 0."""
@@ -102,11 +92,3 @@ class Spectrum:
 def _inverse(coefficients: np.ndarray) -> np.ndarray:
     """The coefficients of 1 ÷ Σ_k coefficients_k x^k, as many."""
     return lfilter([1.0], np.trim_zeros(coefficients, "b"), np.eye(1, len(coefficients))[0])
-
-
-def _convolved(coefficients: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The first coefficients of the product; ``other`` is mostly zeros."""
-    total = np.zeros_like(coefficients)
-    for k in np.flatnonzero(other):
-        total[k:] += other[k] * coefficients[: len(total) - k]
-    return total

@@ -96,7 +96,7 @@ def _participations(event: Event, negligible: float) -> tuple[np.ndarray, np.nda
     """How often the example can take part, with probabilities; what is left out is ``negligible`` altogether."""
     q, steps = event.sampling_prob, event.steps
     if event.sampler in ("shuffled", "fixed_order"):
-        return np.array([math.ceil(steps / math.floor(1 / q + 1e-9))]), np.ones(1)
+        return np.array([math.ceil(steps / event.steps_per_epoch)]), np.ones(1)
     if event.sampler == "without_replacement" and event.neighbouring_relation != "replace_one":
         raise ValueError(
             "neighbouring_relation: expected replace_one for sampler 'without_replacement'; "

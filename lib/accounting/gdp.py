@@ -37,11 +37,11 @@ def _mu(events: Events) -> float:
     done: dict[int, int] = {}  # steps of the epoch that is under way, by the length of epochs
     each = []
     for event in events:
-        steps_per_epoch = math.floor(1 / event.sampling_prob + 1e-9)  # 1/q is N/L up to rounding
-        before = done.get(steps_per_epoch, 0) if event.sampler == "shuffled" else 0
-        each.append(mu(event, math.ceil((before + event.steps) / steps_per_epoch)))
+        epoch = event.steps_per_epoch
+        before = done.get(epoch, 0) if event.sampler == "shuffled" else 0
+        each.append(mu(event, math.ceil((before + event.steps) / epoch)))
         if event.sampler == "shuffled":
-            done[steps_per_epoch] = (before + event.steps) % steps_per_epoch
+            done[epoch] = (before + event.steps) % epoch
     return math.hypot(*each)
 
 

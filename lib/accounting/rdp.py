@@ -25,27 +25,28 @@ LEAST = 2.0**-52
 
 
 def epsilon(events: Events, delta: float) -> float:
-    return float(compute_epsilon(*_composed(events), delta)[0])
+    return float(compute_epsilon(*composed(events), delta)[0])
 
 
 def delta(events: Events, epsilon: float) -> float:
-    return float(compute_delta(*_composed(events), epsilon)[0])
+    return float(compute_delta(*composed(events), epsilon)[0])
 
 
-def _composed(events: Events) -> tuple[np.ndarray, np.ndarray]:
-    steps = [one_step(e.noise_multiplier, e.sampling_prob, e.sampler) for e in events]
+def composed(events: Events, orders: tuple[float, ...] | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Orders, or today's, and the Rényi divergences of all ``events`` together."""
+    steps = [one_step(e.noise_multiplier, e.sampling_prob, e.sampler, orders) for e in events]
     return steps[0][0], sum(e.steps * divergences for e, (_, divergences) in zip(events, steps, strict=True))
 
 
 @lru_cache(maxsize=256)
-def one_step(z: float, q: float, sampler: str) -> tuple[np.ndarray, np.ndarray]:
+def one_step(z: float, q: float, sampler: str, orders: tuple[float, ...] | None) -> tuple[np.ndarray, np.ndarray]:
     """Orders and Rényi divergences of one step; they add up over steps."""
     if sampler == "poisson":
         relation, event = NeighboringRelation.ADD_OR_REMOVE_ONE, PoissonSampledDpEvent(q, GaussianDpEvent(z))
     else:  # of the two sizes only the ratio counts, and this accountant does not double the sensitivity itself
         relation = NeighboringRelation.REPLACE_ONE
         event = SampledWithoutReplacementDpEvent(1, q, GaussianDpEvent(z / 2))
-    accountant = RdpAccountant(neighboring_relation=relation)
+    accountant = RdpAccountant(orders, relation)
     orders = accountant.orders
     try:
         with quiet():

@@ -12,36 +12,22 @@ Source: Mironov 2017 (1702.07476), proposition 3; tensorflow_privacy, compute_dp
 """
 
 import math
-from functools import lru_cache
 
 import numpy as np
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.rdp import RdpAccountant
 
+from lib.accounting import rdp
 from lib.accounting._event import Events
-from lib.accounting._quiet import quiet
 
 MATCHES = {("poisson", "add_or_remove_one")}
 UPPER_BOUND = True
-ORDERS = np.array([1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, *range(5, 64), 128, 256, 512])  # α
+ORDERS = (1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, *range(5, 64), 128, 256, 512)  # α
 
 
 def epsilon(events: Events, delta: float) -> float:
-    return float(np.min(_composed(events) + math.log(1 / delta) / (ORDERS - 1)))
+    orders, divergences = rdp.composed(events, ORDERS)
+    return float(np.min(divergences + math.log(1 / delta) / (orders - 1)))
 
 
 def delta(events: Events, epsilon: float) -> float:
-    return math.exp(min(0.0, float(np.min((ORDERS - 1) * (_composed(events) - epsilon)))))
-
-
-def _composed(events: Events) -> np.ndarray:
-    return sum(event.steps * one_step(event.noise_multiplier, event.sampling_prob) for event in events)
-
-
-@lru_cache(maxsize=256)
-def one_step(z: float, q: float) -> np.ndarray:
-    """The Rényi divergence of one step at each order; they add up over steps."""
-    accountant = RdpAccountant(ORDERS)
-    with quiet():
-        accountant.compose(PoissonSampledDpEvent(q, GaussianDpEvent(z)))
-    return accountant.rdp
+    orders, divergences = rdp.composed(events, ORDERS)
+    return math.exp(min(0.0, float(np.min((orders - 1) * (divergences - epsilon)))))

@@ -77,7 +77,7 @@ def _of_then(record: Record, training: Training) -> str:
     """What is assumed of the code that trained a record, beside what today's says."""
     commit = (record["env"].get("git_commit") or "unknown")[:7] + "+" * bool(record["env"].get("dirty"))
     assumed = f"; the code of commit {commit}, which trained it, clips, draws and counts like today's"
-    flags, run = record["env"].get("flags", {}), training.run
+    flags, run = record["env"]["flags"], training.run
     if flags.get("draws") == 2:
         return assumed
     if not flags.get("whole_tail"):

@@ -81,14 +81,14 @@ def _step_of_worker(kind: str, seeds: range) -> Step:
     return step(kind, torch.device("cpu"), seeds=seeds, together=False)
 
 
-def measure(device: torch.device, *, rounds: int = ROUNDS, seeds: int = SEEDS) -> dict[str, dict[str, Numbers]]:
+def measure(device: torch.device, *, rounds: int = ROUNDS) -> dict[str, dict[str, Numbers]]:
     """{kind: {"one after another" | "together" | "by workers": numbers}}; the last on a CPU alone.
 
     In a process of its own, as an allocator that is told to keep its memory cannot be told otherwise afterwards.
     """
     told = environment.keep_freed_memory
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=told) as pool:
-        return pool.submit(_measure, device, rounds, seeds).result()
+        return pool.submit(_measure, device, rounds, SEEDS).result()
 
 
 def _measure(device: torch.device, rounds: int, seeds: int) -> dict[str, dict[str, Numbers]]:

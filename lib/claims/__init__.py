@@ -22,8 +22,6 @@ from lib.claims._comparison import head as head
 from lib.claims._comparison import limited as limited
 from lib.claims._comparison import no_worse as no_worse
 from lib.claims._comparison import printed_reached as printed_reached
-from lib.claims._comparison import reached as reached
-from lib.claims._comparison import spread as spread
 from lib.claims._comparison import told as told
 from lib.claims._verdict import MISSING as MISSING
 from lib.claims._verdict import Part as Part

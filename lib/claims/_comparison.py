@@ -47,6 +47,12 @@ def told(cell: dict) -> str:
     return report.ours(cell["mean"], cell["stderr"], cell["n"])
 
 
+def both(head: str, better: Row, one: dict, worse: Row, other: dict) -> str:
+    """Two cells of one column and, if both are stored, by how much the first is above."""
+    gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
+    return f"{head}: {better} {told(one)}, {worse} {told(other)}{gap}"
+
+
 def head(table: str, column: Column) -> str:
     """``ε = 0.5``, as the table's column is headed."""
     return f"{report.symbol(tables.load(table))} = {'∞' if column is None else format(column, 'g')}"
@@ -172,9 +178,7 @@ def compared(
         ok, why = above(one, other, of=len(pairs) * len(finite))
         if same_features and one["data"] != other["data"] and one["n"] and other["n"]:
             ok, why = None, " (on features that were pretrained apart)"
-        gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
-        text = f"{head(table, column)}: {better} {told(one)}, {worse} {told(other)}{gap}{why}"
-        parts.append((ok, text, better, column))
+        parts.append((ok, both(head(table, column), better, one, worse, other) + why, better, column))
     return parts
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lib import accounting, report, tables
-from lib.claims._comparison import above, cells, compared, cut_differently, head, told
+from lib.claims._comparison import above, both, cells, compared, cut_differently, head, told
 from lib.claims._verdict import Part, Verdict, verdict
 from lib.store import Store
 from lib.tables import Row
@@ -53,8 +53,7 @@ def _same_claim(
             beside.append((ok, text))
             one, other = own[row, column], fair[as_much, column]
             ok, why = above(one, other, of=len(found))
-            gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
-            text = f"{head(name, column)}: {row} {told(one)}, {as_much} {told(other)}{gap}{why}"
+            text = both(head(name, column), row, one, as_much, other) + why
             text += f" (with the noise that PLD asks for at the same ε, {rival} has {told(own[rival, column])})"
             fairest.append((ok, text))
             continue

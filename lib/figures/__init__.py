@@ -8,7 +8,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import LogLocator
 
 from lib import report
 from lib.figures import scale
@@ -112,9 +112,7 @@ def against_epoch(table: Table, tier: str, store: Store) -> Figure:
         axes.get_legend().remove()
         seeds = f" ({of_row['seed'].nunique()} seeds)" if of_row["seed"].nunique() > 1 else " (one seed)"
         axes.set(title=row + seeds, xlabel="epoch", ylabel="", xscale="log", xlim=(0.9, 1.1 * max(frame["epoch"])))
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_locator(NullLocator())
+        scale.plain_ticks(axes.xaxis, LogLocator(subs=(1, 2, 5)))
     return _closed(_together(figure, report.title(table, tier).replace("after the last epoch", "after each epoch")))
 
 

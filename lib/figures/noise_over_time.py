@@ -3,9 +3,10 @@
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import LogLocator
 
 from lib.accounting import Spectrum
+from lib.figures import scale
 
 LANDMARKS = {0.0: ("DPSGD, p = 0", "--"), 0.5: ("p = 1/2", ":"), 1.0: ("SI-DPSGD, p = 1", "-.")}
 
@@ -32,9 +33,7 @@ def drawn(*, power: float, steps: int, period: int) -> Figure:
     noise = on_sums(power=power, steps=steps, period=period)
     axes.plot(at, noise, linewidth=2.5, label=told.format(f"p = {power:g}", noise[period - 1], noise[-1]))
     axes.set(title="noise on the weights at equal ε", xlabel="step", ylabel="in units of C/µ", yscale="log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_locator(NullLocator())
+    scale.plain_ticks(axes.yaxis, LogLocator(subs=(1, 2, 5)))
     title = f"after step {period}, the first epoch;\nafter step {steps}, the last"
     figure.legend(fontsize="small", loc="outside right center", title=title, title_fontsize="small")
     plt.close(figure)

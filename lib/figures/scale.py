@@ -2,7 +2,8 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.axis import Axis
+from matplotlib.ticker import FixedLocator, Locator, MaxNLocator, NullLocator
 
 LEAST = 0.05  # % of error; less is drawn there, as a logarithm has no 0
 TICKS = (0, 50, 75, 90, 95, 98, 99, 99.5, 99.8)  # the error about halved from one to the next
@@ -15,10 +16,14 @@ def of_errors(axes: Axes, axis: str = "y") -> None:
     axes.autoscale(axis=axis)  # with margins on this scale
     least, most = getattr(axes, f"get_{axis}lim")()
     few = sum(least <= tick <= most for tick in TICKS) < 3
-    ticks = getattr(axes, f"{axis}axis")
-    ticks.set_major_locator(MaxNLocator(5) if few else FixedLocator(TICKS))
-    ticks.set_minor_locator(NullLocator())
-    ticks.set_major_formatter("{x:g}")
+    plain_ticks(getattr(axes, f"{axis}axis"), MaxNLocator(5) if few else FixedLocator(TICKS))
+
+
+def plain_ticks(axis: Axis, locator: Locator) -> None:
+    """Ticks where ``locator`` says and nowhere else, as plain numbers on any scale."""
+    axis.set_major_locator(locator)
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def _forward(accuracy: np.ndarray) -> np.ndarray:

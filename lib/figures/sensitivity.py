@@ -2,7 +2,9 @@
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator
+
+from lib.figures import scale
 
 ALLOWED = 2.0  # multiples of C, where one example is replaced
 TICKS = (1, 2, 5, 10)
@@ -31,9 +33,7 @@ def drawn(audit: dict[str, dict[str, dict[str, float]]]) -> Figure:
         xlabel="multiples of C",
         title="largest change of the clipped sum when one example is replaced",
     )
-    axes.xaxis.set_major_locator(FixedLocator(TICKS))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
+    scale.plain_ticks(axes.xaxis, FixedLocator(TICKS))
     figure.legend(fontsize="small", loc="outside right center")
     plt.close(figure)
     return figure

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator
+
+from lib.figures import scale
 
 TICKS = (0.5, 0.75, 1, 1.5, 2, 5, 10, 20)
 APART = 0.17  # of a bar, and of a dot, from the middle of their line
@@ -40,9 +42,7 @@ def ratios(results: dict[str, dict[str, dict[str, float]]], *, aim: float | None
     found = [n for of in results.values() for v in of.values() for n in (v["low"], v["high"], v.get("memory", 1.0))]
     found = [number for number in found if math.isfinite(number)]
     axes.set(xlim=(min(0.95, 0.9 * min(found)), 1.5 * max(1.5, *found)))  # with room for the numbers
-    axes.xaxis.set_major_locator(FixedLocator(TICKS))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
+    scale.plain_ticks(axes.xaxis, FixedLocator(TICKS))
     panels[0, 0].set_yticks(range(len(variants)), variants)
     panels[0, 0].invert_yaxis()
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize="small")

@@ -73,8 +73,9 @@ def clipped_sums(
         return loss(functional_call(model, {**trained, **fixed}, (x.unsqueeze(0),)), y.unsqueeze(0)).sum()
 
     of_each = vmap(vmap(grad(loss_of_one), in_dims=(None, None, 0, 0)))
-    clip = torch.tensor(clip_norms, dtype=x.dtype, device=x.device).unsqueeze(1)
-    total, norms = {name: torch.zeros_like(value) for name, value in trained.items()}, [x.new_zeros(len(x), 0)]
+    total = {name: torch.zeros_like(value) for name, value in trained.items()}
+    clip = next(iter(total.values())).new_tensor(clip_norms).unsqueeze(1)  # x may be words, whose numbers are whole
+    norms = [clip.new_zeros(len(x), 0)]
     for part in zip(*(of_all.split(microbatch_size, 1) for of_all in (x, y, counts)), strict=True):
         with without_noise(model):
             gradients = {name: g.flatten(2) for name, g in of_each(trained, fixed, *part[:2]).items()}

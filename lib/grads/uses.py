@@ -30,11 +30,11 @@ class NotSupportedError(Exception):
 
 def check_kept(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
     """``ValueError`` for a model that keeps something of x (B·r, …) in a buffer, and for a loss that reaches the
-    model's parameters otherwise than by its outputs.
+    model's parameters otherwise than by its outputs.  B is at least 1.
 
     As with a penalty on the weights: that part of the gradient is of no example's, and would be left out.
     """
-    if not len(y) or (look := looks.of(model, loss, "kept")).over:
+    if (look := looks.of(model, loss, "kept")).over:
         return
     one = _tried(model, x.unflatten(0, (len(y), -1))[0])
     check_buffers(model, x, one)

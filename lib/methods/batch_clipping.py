@@ -46,8 +46,8 @@ class BatchClipping(DPSGD):
         self.mixed_precision = run.mini_set_size > 1  # a mean gradient is float32 before it is clipped
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
         self._converged = Converged(model) if run.fix_converged != "never" else None
-        self._groups: Groups | None = None  # of this epoch, and of this clip norm
-        self._grouped_for: float | None = None
+        self._groups: Groups | None = None  # of this epoch, this model and this clip norm
+        self._grouped_for: tuple[nn.Module, float] | None = None
         self._buffers_checked = False
         # What the optimiser follows, of every step: one vector, for the same reason as in clipped_mean.
         whole = Groups(model, math.inf)
@@ -70,8 +70,8 @@ class BatchClipping(DPSGD):
 
     def _summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor:
         """The same as one vector."""
-        if self._grouped_for != (clip_norm := self.clip_norm(step)):
-            self._groups, self._grouped_for = self.groups(model, step), clip_norm
+        if self._grouped_for != (asked := (model, self.clip_norm(step))):
+            self._groups, self._grouped_for = self.groups(model, step), asked
         groups = self._groups
         if self.run.mini_set_size == 1:
             total, _ = clipped_sum(

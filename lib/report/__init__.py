@@ -11,7 +11,6 @@ import pandas as pd
 from lib.report import privacy_words
 from lib.report.cells import differences as differences
 from lib.report.cells import private_cells as private_cells
-from lib.report.frames import accuracy as accuracy
 from lib.report.frames import curves as curves
 from lib.report.frames import gradient_norms as gradient_norms
 from lib.report.frames import records as records

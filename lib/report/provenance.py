@@ -36,7 +36,7 @@ def _torch(env: dict) -> str:
 
 def precision(env: dict) -> str:
     """In which a run was trained, where it is not float32."""
-    told = env.get("flags", {}).get("precision", "float32")
+    told = env["flags"].get("precision", "float32")
     return told if told != "float32" else ""
 
 

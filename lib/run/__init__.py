@@ -169,10 +169,7 @@ class Run:
         allowed.check_unused(self)
         allowed.check_decays(self)
         allowed.check_pretraining(self)
-        public = self.public_examples
-        if self.gradient_norm_examples > public or (self.test_statistics == "public" and not public):
-            name = "gradient_norm_examples" if self.gradient_norm_examples > public else "test_statistics"
-            raise ValueError(f"{name}: expected more public_examples for {getattr(self, name)!r}; got {public}")
+        allowed.check_public_examples(self)
         if self.epsilon is not None or self.noise_multiplier:
             accounting.check_match(self.accountant, self.sampler, self.neighbouring_relation)
 

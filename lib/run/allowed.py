@@ -92,6 +92,8 @@ def check_range(name: str, value: Any) -> None:
         expected = "more than 0.0"
     elif name in LESS_THAN_1 and value >= 1:
         expected = "less than 1"
+    elif name == "noise_power" and value > 1:
+        expected = "at most 1.0"
     else:
         return
     raise ValueError(f"{name}: expected {expected}; got {value!r}")
@@ -118,6 +120,16 @@ def check_statistics(run: Any) -> None:
         raise ValueError(
             f"public_dataset: expected other data than dataset {run.dataset!r}, whose test images they would be; "
             f"got {run.public_dataset!r}"
+        )
+
+
+def check_public_examples(run: Any) -> None:
+    """There are as many as other settings ask for."""
+    needed = max(run.gradient_norm_examples, int(run.test_statistics == "public"))
+    if run.public_examples < needed:
+        raise ValueError(
+            f"public_examples: expected at least {needed} for gradient_norm_examples {run.gradient_norm_examples} and "
+            f"test_statistics {run.test_statistics!r}; got {run.public_examples}"
         )
 
 

@@ -119,6 +119,7 @@ class Table:
         point = {} if self.tuning is None else dict.fromkeys(self.grid)
         for name, settings in (("cell", {"seed": 0, "tier": "smoke", **point}), ("tuning", {"tier": "smoke", **point})):
             if (make := getattr(self, name)) is not None:
+                make = getattr(make, "made_of", make)  # of a table that is made of another, with other columns
                 expected = f"{self.name}: {name}: expected {name}(row, column, *, {', '.join(settings)})"
                 registry.check_call(expected, make, "row", 0.0, **settings)
                 in_smoke = {"smoke": self.columns[len(self.columns) // 2]} if name == "tuning" else {}
@@ -152,6 +153,7 @@ def _of_a_tier(name: str, make: Callable[..., Run], at: Mapping[str, Column]) ->
             raise ValueError(f"{name}: expected a Run for {row!r}; got {run!r}")
         return run
 
+    checked.made_of = make
     return checked
 
 

@@ -3,14 +3,7 @@
 The accuracies are those of :mod:`lib.tables.bc_sgd`, whose runs these are; the figure is made of their histories.
 """
 
-from lib.run import Run
 from lib.tables import Table, _bc, bc_sgd
-
-
-def cell(row: str, column: float, *, seed: int, tier: str) -> Run:
-    """The run of ``bc_sgd``."""
-    return bc_sgd.cell(row, column, seed=seed, tier=tier)
-
 
 TABLE = Table(
     name="bc_gradient_norms",
@@ -20,5 +13,5 @@ TABLE = Table(
     rows=bc_sgd.TABLE.rows,
     column="batch_size",
     columns=_bc.BATCH_SIZES[:1],
-    cell=cell,
+    cell=bc_sgd.cell,
 )
