@@ -197,3 +197,16 @@ def test_runs_that_began_on_different_devices_go_on_apart(tmp_path):
     records = train_together(runs, device="cpu", checkpoints=files)
     assert [record["env"]["flags"]["together"] for record in records] == [1, 1]
     assert [r["metrics"] for r in records] == [train(run)["metrics"] for run in runs]
+
+
+def test_another_line_of_code_is_another_code(tmp_path, monkeypatch):
+    files = [tmp_path / name if name.endswith(".py") else tmp_path / name / "a.py" for name in checkpoint.CODE]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("one")
+    monkeypatch.setattr(checkpoint, "_LIB", tmp_path)
+    codes = [checkpoint._code.__wrapped__()]
+    for file in files:
+        file.write_text("two")
+        codes.append(checkpoint._code.__wrapped__())
+    assert len(set(codes)) == 1 + len(files)

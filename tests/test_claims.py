@@ -334,3 +334,38 @@ def test_claims_about_texts_can_fail(name, row, values, fill):
     judged = BY_NAME[name].judge("paper", fill(TEXTS, curve, tier="paper", seeds=2))
     assert judged.status == "fails"
     assert all(f"{value:.2f}" in judged.evidence for value in values.values())
+
+
+def test_a_single_runs_error_is_known_as_well_as_the_repeated_cells_tell_it(fill):
+    table = tables.load("mnist_noise")
+    alone = table.cells[-1]
+
+    def scored(row, column, seed):
+        return None if seed and (row, column) == alone else [80.0 + seed * (2 if row.endswith("5") else 12)]
+
+    found = claims.cells("mnist_noise", "cpu", fill(table, scored, seeds=2))
+    assert {cell["freedom"] for cell in found.values()} == {35}  # one of each of 35 pairs
+
+
+def test_comparisons_are_as_many_as_pairs_and_columns(fill):
+    """By one run each 6.7 points are told of two comparisons, and not of four."""
+    table = tables.load("mnist_dpsgd_bn")
+    low, *others = "DPSGD (LeNet-5)", "GN-LeNet-5", "DPSGD (LN-LeNet-5)"
+    store = fill(table, lambda row, column, seed: [90.0 - 6.7 * (row == low)])
+    for rows, ok in ((others, None), (others[:1], False)):
+        found = claims.compared(table.name, [(low, row) for row in rows], "cpu", store, columns=(1.0, 0.5))
+        assert [part[0] for part in found] == [ok] * (2 * len(rows))
+
+
+def test_one_of_many_cells_drops_by_chance(fill):
+    """By one run each 5.8 points more than are allowed are told of one cell, and not of the lowest of several."""
+    table, row = tables.load("agnews_noise"), "LN-BiLSTM-DL"
+    store = fill(table, lambda row, column, seed: [90.0 - 12.8 * (column == 2.0)], tier="paper")
+    assert noise_robustness.unharmed(table.name, (row,), 7.0, "paper", store).status == "open"
+    assert noise_robustness._dropped(table.name, (row,), 7.0, "paper", store, columns=(2.0,))[0][0] is False
+
+
+def test_epochs_to_an_accuracy_are_the_mean_of_the_seeds(fill):
+    figure = tables.load("mnist_convergence")
+    store = fill(figure, lambda row, column, seed: [50.0] * (1 + 3 * seed) + [98.0] * 2, seeds=2)
+    assert noise_robustness.epochs_to_reach(figure.rows[0], 1.0, 95.0, "cpu", store) == (2 + 5) / 2

@@ -120,3 +120,14 @@ def test_norms_are_rounded_up(size, equal):
     values = torch.full((2, size), 0.3) if equal else torch.randn(2, size)
     exact = values.double().square().sum(1)
     assert ((exact <= squares_of_vectors(values)) & (squares_of_vectors(values) <= exact * (1 + 3e-6))).all()
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1e-4])
+def test_shared_inputs_whose_parts_cancel_are_clipped_all_the_same(apart):
+    draws = torch.Generator().manual_seed(0)
+    v, b = torch.randn(5, 1, 396, 3, generator=draws), torch.randn(5, 1, 2, 16, 3, generator=draws)
+    a, b = 1e5 * torch.cat([v, v * (1 + apart)], dim=3), torch.cat([b, -b], dim=4)
+    assert gram_is_smaller(6, 396, 16)
+    shared = Shared([a[..., :3], a[..., 3:]], [b[..., :3], b[..., 3:]], lambda calls: None)
+    true = torch.einsum("krdt,kriot->kiod", a.double(), b.double()).square().sum((2, 3)).flatten()
+    assert (shared.squares().double() >= true).all()

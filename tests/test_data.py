@@ -1,6 +1,7 @@
 """Data sets: resident tensors, and one clear line when a file is missing or damaged."""
 
 import re
+import zlib
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from conftest import make_run
 
 from lib import data
 from lib.data import DataError
+from lib.data import _text as text
 from lib.generators import generator
 from lib.train import train
 
@@ -346,3 +348,22 @@ def test_word_vectors_are_downloaded_through_torchtext(folder, monkeypatch):
     np.savez(folder / "ag_news.npz", **TEXTS)
     assert data.load("ag_news").vectors[2:].tolist() == GloVe.vectors.tolist()
     assert (folder / "glove.npz").exists()
+
+
+def bytes_of(words: str) -> np.ndarray:
+    return np.frombuffer(words.encode(), np.uint8)
+
+
+def test_padding_is_no_word_even_where_no_training_text_is_padded(folder):
+    labels = {"train_labels": np.array([0], np.uint8), "test_labels": np.array([1], np.uint8)}
+    np.savez(folder / "ag_news.npz", train_text=bytes_of("the cat " * 10), test_text=bytes_of("the"), **labels)
+    np.savez(folder / "glove.npz", words=bytes_of("the\ncat"), vectors=np.eye(2, dtype=np.float32))
+    own = data.load("ag_news").of_its_own_words()
+    assert own.test_inputs[0].tolist() == [2] + [text.PADDING] * 19
+
+
+def test_a_hash_is_the_same_in_every_process_and_never_that_of_padding_or_unknown():
+    first = next(f"w{i}" for i in range(10**6) if zlib.crc32(f"w{i}".encode()) % text.HASHES == 0)
+    (row,) = text.indices([f"the cat {first}"], None)
+    assert row[:3].tolist() == [zlib.crc32(word.encode()) % text.HASHES + 2 for word in ("the", "cat", first)]
+    assert row[2] == 2

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 from test_grads import LOSS, check, classes
 from torch import Tensor, nn
 
@@ -571,3 +572,22 @@ def test_a_model_that_python_cannot_copy_is_left_to_the_reference():
     with pytest.warns(UserWarning, match="its examples cannot be tried out on a copy"):
         total, _ = clipped_sum(model, LOSS, x, y, clip_norm=0.1)
     torch.testing.assert_close(total, expected)
+
+
+class UsesAWeightTwice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.last(F.linear(self.first(x), self.first.weight))
+
+
+def test_a_model_is_looked_at_again_when_more_of_it_is_trained():
+    model, x, y = UsesAWeightTwice(), torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+    loss = partial(F.cross_entropy, reduction="none")
+    model.first.requires_grad_(False)
+    clipped_sum(model, loss, x, y, clip_norm=1.0)  # of what is trained, nothing is used otherwise
+    model.first.requires_grad_(True)
+    with pytest.warns(UserWarning, match=r"first\.weight is used otherwise than by calling its layer"):
+        clipped_sum(model, loss, x, y, clip_norm=1.0)

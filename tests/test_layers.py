@@ -274,3 +274,19 @@ def test_an_lstm_of_another_kind_is_not_taken_over_in_part(how):
         ValueError, match="layer: expected one layer with biases and without projection, from 5 to 3, 1 ways; got LS"
     ):
         NoisyLSTM(5, 3).load_torch(nn.LSTM(**{"input_size": 5, "hidden_size": 3} | how))
+
+
+def test_an_lstm_begins_as_torchs():
+    """Uniform up to 1/√H, whatever the size of the inputs."""
+    for parameter in NoisyLSTM(400, 4, bidirectional=True).parameters():
+        assert 0.3 < parameter.abs().max() <= 0.5
+
+
+def test_statistics_of_leave_the_running_averages():
+    model, x = nn.Sequential(nn.BatchNorm1d(3)), torch.randn(50, 3) + 5
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with statistics_of(model, x):
+        torch.testing.assert_close(model[0].running_mean, x.mean(0))
+        torch.testing.assert_close(model[0].running_var, x.var(0))
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])

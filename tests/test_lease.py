@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lib.lease import Lease, leases
+from lib.lease import Lease, _began, leases
 
 RUN = "0123456789ab"
 
@@ -157,3 +157,15 @@ def test_who_was_taken_for_dead_gives_back_nothing_of_another_s(tmp_path):
     assert another.path == slow.path
     slow.release()
     assert another.path.exists()
+
+
+def test_an_owner_whose_parent_has_not_noticed_is_dead(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    lease = Lease.take(tmp_path, "0" * 12, silent=60.0)
+    owner = {"host": lease.host, "pid": process.pid, "parent": lease.parent, "began": _began(process.pid)}
+    lease.path.write_text(json.dumps(owner))
+    assert not next(leases(tmp_path)).dead
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie
+    assert next(leases(tmp_path)).dead
+    process.communicate()

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -350,3 +351,49 @@ def test_the_first_weights_are_what_the_file_draws():
 def test_a_network_without_convolutions_cannot_be_cut(name, features):
     with pytest.raises(ValueError, match=r"model: expected a sequence of convolutions, nn\.Flatten and linear layers"):
         models.cut(models.build(name, features=features))
+
+
+POOLS = {
+    "convnet": ["AvgPool2d"] * 3 + ["AdaptiveAvgPool2d"],
+    "lenet5": ["MaxPool2d"] * 2,
+    "lenet5_tanh": ["AvgPool2d"] * 2,
+    "tf_privacy": ["MaxPool2d"] * 2,
+    "tf_tutorial": ["MaxPool2d"] * 2,
+    "vgg16_narrow": ["MaxPool2d"] * 4 + ["AdaptiveAvgPool2d"],
+    "light_vgg_narrow": ["MaxPool2d"] * 3 + ["AdaptiveAvgPool2d"],
+    "fast_cifar_narrow": ["MaxPool2d"] * 3 + ["AdaptiveMaxPool2d"],
+    "resnet18_narrow": ["AdaptiveAvgPool2d"],
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_a_network_pools_as_its_paper_does(name):
+    layers = [type(layer).__name__ for layer in models.build(name).modules()]
+    assert [kind for kind in layers if "Pool" in kind] == POOLS[name]
+
+
+def test_a_word_with_a_vector_of_zeros_within_a_text_is_no_padding():
+    model = models.build("bilstm", classes=4, features=6)
+    x = torch.randn(1, 5, 6)
+    x[0, 1] = 0.0  # as of a word whose vector is 0, in the middle
+    changed = x.clone()
+    changed[0, 4] += 1.0
+    assert not torch.equal(model(x), model(changed))
+
+
+def test_group_norm_has_two_groups_of_channels():
+    (group,) = models.norm_layer("group_without_affine", 6, 4, 4)
+    x = torch.randn(3, 6, 4, 4)
+    by_hand = torch.cat([F.layer_norm(half, half.shape[1:]) for half in x.split(3, 1)], 1)
+    torch.testing.assert_close(group(x), by_hand)
+
+
+ACTIVATIONS = {"lenet5": 4, "lenet_300_100": 2, "pca_1000": 1, "tf_privacy": 3, "convnet": 4, "lenet5_tanh": 4}
+ACTIVATIONS |= {"tf_tutorial": 4, "vgg16_narrow": 16, "light_vgg_narrow": 9, "fast_cifar_narrow": 8}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_follows_every_trainable_layer_but_the_last(name):
+    model = models.build(name)
+    maps = sum(1 for p in model.parameters() if p.dim() > 1)
+    assert sum(isinstance(layer, nn.ReLU) for layer in model.modules()) == ACTIVATIONS[name] == maps - 1

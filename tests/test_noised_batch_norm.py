@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lib import methods, models
 from lib.generators import generator
-from lib.layers import NoisedBatchNorm
+from lib.layers import NoisedBatchNorm, noised_batch_norm
 from lib.layers.noised_batch_norm import LEAST_VARIANCE, MOMENTUM, sensitivities
 from lib.run import Run
 
@@ -182,3 +182,9 @@ def test_methods_that_do_not_release_statistics_refuse_them(changes, message):
     run = private(**changes)
     with pytest.raises(ValueError, match=message):
         methods.build(run, N, nn.Linear(1, 1))
+
+
+def test_the_constants_are_torchs():
+    torchs = nn.BatchNorm1d(1)
+    assert torchs.momentum == MOMENTUM
+    assert torchs.eps == noised_batch_norm.EPS

@@ -136,3 +136,17 @@ def test_images_without_standards_are_not_standardised():
     message = "input_scale: expected 'unit' for all but mnist, .*, stripes_rgb; got 'standardised' for 'kmnist'"
     with pytest.raises(ValueError, match=message):
         Preprocessing("kmnist", "none", "standardised")
+
+
+def test_cifar100s_standards_are_those_of_its_training_images():
+    """As computed from the file, which tests do not have."""
+    assert STANDARDS["cifar100"] == ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
+
+
+def test_images_are_padded_with_black_before_they_are_scaled():
+    """As torchvision's RandomCrop before Normalize: the border of a standardised image is not 0."""
+    x, crops = torch.full((200, 1, 28, 28), 255, dtype=torch.uint8), Preprocessing("mnist", "crop", "standardised")
+    black, white = (0 - 0.1307) / 0.3081, (1 - 0.1307) / 0.3081
+    for found in (crops.testing(x), crops.training(x, seeded())):
+        values = found.unique()
+        torch.testing.assert_close(values, torch.tensor([black, white]))

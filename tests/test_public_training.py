@@ -11,7 +11,7 @@ from lib import data, methods
 from lib.data import as_input
 from lib.methods._statistics import MIXED
 from lib.run import Run
-from lib.train import train
+from lib.train import Training, train
 from lib.train._start import dataset_of, model_of
 
 DIGITS = 1437
@@ -82,3 +82,13 @@ def test_public_images_of_another_data_set_are_its_first_test_images(monkeypatch
     assert torch.equal(model_of(run, dataset, (images, None)).public, images)
     with pytest.raises(ValueError, match="public_examples: expected at most 360, the test images of kmnist; got 361"):
         dataset_of(replace(run, public_examples=361), torch.device("cpu"))
+
+
+def test_no_test_image_is_normalised_with_other_test_images():
+    """Else outputs would be no post-processing of the parameters, the image and the public ones."""
+    public = {"norm": "public_batch_without_affine", "public_examples": 4, "statistics": "mixed"}
+    training, joint = Training(make_run(model="lenet5", **public), torch.device("cpu")), []
+    training.attach()
+    training.model.register_forward_hook(lambda model, *_: joint.append(model.joint))
+    training.test(lambda: None)
+    assert joint == [False]

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -244,3 +245,31 @@ def test_every_committed_record_is_valid():
     files = [path for path in store.RESULTS.glob("*/*.json") if path.parent.name not in store.NO_RECORDS]
     assert len(ids) == len(set(ids)) == len(files)
     assert all(json.dumps(record, allow_nan=False) for _, record in results.filed())
+
+
+def test_a_record_can_be_read_by_others(tmp_path):
+    path = Store(tmp_path, read_only=False).write("a_table", make_record(make_run(), 1.0))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_a_record_with_nan_is_not_written(tmp_path):
+    record = make_record(make_run(), 1.0)
+    record["history"]["train_loss"] = [float("nan")]
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Store(tmp_path, read_only=False).write("a_table", record)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_every_accuracy_is_in_percent(tmp_path):
+    record = make_record(make_run(), 50.0)
+    record["metrics"]["validation_accuracy"] = 700.0
+    with pytest.raises(StoreError, match="expected metrics with an accuracy in percent, 0 to 100"):
+        Store(tmp_path, read_only=False).write("a_table", record)
+
+
+def test_who_amends_a_record_reads_what_it_says_now(tmp_path):
+    results, run = Store(tmp_path, read_only=False), make_run()
+    results.write("a_table", make_record(run, 1.0))
+    before = results.get(run)
+    results.amend(before, before["privacy"] | {"audited": {"epsilon": 1.0}})
+    assert results.get(run)["privacy"]["audited"] == {"epsilon": 1.0}

@@ -1,11 +1,16 @@
 """Sweeps: order, budget, failures, and nothing lost when one is killed."""
 
+import json
+import os
 import re
+import signal
+import subprocess
 import sys
 import time
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -414,3 +419,59 @@ def test_who_watches_goes_on_when_a_file_server_does_not_answer(tmp_path, monkey
     with watched(tmp_path, silent=0.04):
         while len(looks) < 3:
             time.sleep(0.01)
+
+
+def test_minutes_are_minutes(tmp_path, monkeypatch):
+    told, begun = [], time.time()
+
+    def late(share, *, deadline, **how):
+        told.append(deadline)
+        return [(run, _work.UNFINISHED) for run in share]
+
+    monkeypatch.setattr(sweep, "work", late)
+    go(tmp_path, minutes=2)
+    assert begun + 120 <= told[0] <= time.time() + 120
+
+
+def held(folder: Path, run_id: str, **owner: int) -> Path:
+    """A lease as if somebody else had it."""
+    lease = Lease.take(folder, run_id, silent=60.0)
+    lease.path.write_text(json.dumps({"host": lease.host, "pid": lease.pid, "parent": lease.parent} | owner))
+    return lease.path
+
+
+def test_deaths_are_those_of_this_sweeps_own_workers(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    held(tmp_path, "0" * 12, pid=process.pid, parent=os.getpid())
+    held(tmp_path, "1" * 12, pid=process.pid, parent=os.getppid())  # another sweep's
+    held(tmp_path, "2" * 12, parent=os.getpid())  # alive
+    assert sweep._deaths(tmp_path) == {"0" * 12: 1}
+
+
+def test_who_watches_kills_its_silent_children_and_nobody_else(tmp_path):
+    waiting = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(3)]
+    silent, other, busy = waiting
+    try:
+        for number, (process, parent) in enumerate(((busy, os.getpid()), (other, os.getppid()), (silent, os.getpid()))):
+            path = held(tmp_path, f"{number}" * 12, pid=process.pid, parent=parent)
+            os.utime(path, (time.time() + 60,) * 2 if process is busy else (0, 0))
+        with watched(tmp_path, silent=0.04):
+            assert silent.wait(30) == -signal.SIGKILL
+            time.sleep(0.1)
+        assert (other.poll(), busy.poll()) == (None, None)
+    finally:
+        for process in waiting:
+            process.kill()
+            process.communicate()
+
+
+def test_tidying_takes_the_checkpoint_of_a_stored_run(tmp_path):
+    """Its worker was killed as soon as it had stored it."""
+    asked, held_by_another = make_run(), make_run(seed=1)
+    running = tmp_path / sweep.RUNNING
+    lease = Lease.take(running, held_by_another.id, silent=60.0)
+    for run in (asked, held_by_another):
+        (running / f"{run.id}.checkpoint").write_bytes(b"left")
+    _work.tidy(tmp_path, [asked, held_by_another], silent=60.0)
+    assert {path.name for path in running.iterdir()} == {lease.path.name, f"{held_by_another.id}.checkpoint"}

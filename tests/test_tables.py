@@ -280,3 +280,13 @@ def test_a_table_with_other_columns_searches_at_its_own():
     for columns in ((0.5, 0.7, 0.9), (0.1, 0.2, 0.4)):
         table = replace(table, columns=columns)
         assert {table.tuning("LeNet-5", sigma, **smoke).weight_noise_std for sigma in columns} == {columns[1]}
+
+
+def test_a_row_that_ends_early_leaves_its_last_cells_out():
+    found = tables.printed((0.0, 1.0, 2.0), {"a": (90.0, 80.0), "b": (None, 70.0, 60.0)})
+    assert {cell: number.mean for cell, number in found.items()} == {
+        ("a", 0.0): 90.0,
+        ("a", 1.0): 80.0,
+        ("b", 1.0): 70.0,
+        ("b", 2.0): 60.0,
+    }

@@ -16,9 +16,9 @@ from lib.data import Dataset, as_input, text
 from lib.generators import generator
 from lib.grads.trials import trial
 from lib.layers import NoisyLinear
-from lib.preprocessing import Preprocessing
+from lib.preprocessing import STANDARDS, Preprocessing
 from lib.train import OutOfTime, Training, _start, _training, evaluate, train
-from lib.train._start import dataset_of
+from lib.train._start import dataset_of, model_of
 
 
 def without_env(record: dict) -> dict:
@@ -218,11 +218,6 @@ def test_a_tuning_run_never_looks_at_the_test_set(monkeypatch):
     assert list(honest["metrics"]) == ["validation_accuracy"]
 
 
-def test_all_seeds_hold_out_the_same_examples():
-    held = [data.load("digits").hold_out(9, generator(0, "validation split")).test_inputs for _ in range(2)]
-    assert torch.equal(*held)
-
-
 def one_example_network(bias: float) -> tuple[torch.nn.Module, Dataset]:
     """Logits (0, bias) for every image, and ten images of class 1."""
     model = torch.nn.Sequential(torch.nn.Flatten(), NoisyLinear(784, 2))
@@ -339,3 +334,62 @@ def test_models_that_are_built_alike_are_looked_at_once(monkeypatch):
     first = times()
     assert times(seed=1, lr=0.1) < first / 2
     assert times(norm="layer") >= first
+
+
+def test_all_seeds_hold_out_the_same_examples_and_have_the_same_public_ones():
+    split = {"validation_examples": 297, "public_examples": 100}
+    (one, public), (other, others) = (dataset_of(make_run(**split, seed=seed), torch.device("cpu")) for seed in (0, 1))
+    assert torch.equal(one.test_inputs, other.test_inputs)
+    assert torch.equal(one.train_labels, other.train_labels)
+    assert torch.equal(public[0], others[0])
+
+
+def test_seeds_have_first_weights_of_their_own():
+    digits = data.load("digits")
+    first, second = (model_of(make_run(seed=seed), digits, None)[1].weight for seed in (0, 1))
+    assert not torch.equal(first, second)
+
+
+def test_public_examples_are_scaled_as_the_runs_own():
+    run = make_run(input_scale="standardised", public_examples=100)
+    _, (images, _) = dataset_of(run, torch.device("cpu"))
+    mean, std = STANDARDS["digits"][0][0], STANDARDS["digits"][1][0]
+    _, (taken, _) = data.load("digits").without("public_examples", 100, generator(0, "public split"))
+    torch.testing.assert_close(images, (as_input(taken) - mean) / std)
+
+
+def test_a_test_is_of_the_test_set():
+    """Of images that the model takes for class 1, all those trained on are labelled 0, those tested on 1."""
+    model = nn.Sequential(nn.Flatten(), NoisyLinear(784, 2))
+    model[1].weight.data.zero_()
+    model[1].bias.data = torch.tensor([0.0, 1.0])
+    images, ones = torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.ones(10, dtype=torch.int64)
+    how = {"train_inputs": images, "train_labels": 0 * ones, "test_inputs": images, "test_labels": ones}
+    assert evaluate(model, make_run(), Dataset(name="made up", sha256="", **how), torch.Generator(), draws=0) == 100.0
+
+
+def test_the_accuracy_is_that_of_the_last_epoch_and_not_of_the_best(monkeypatch):
+    accuracies = iter([90.0, 95.0, 80.0])
+    monkeypatch.setattr("lib.train._training.evaluate", lambda *_, **__: next(accuracies))
+    record = train(make_run(epochs=3))
+    assert record["metrics"] == {"test_accuracy": 80.0}
+    assert record["history"]["test_accuracy"] == [90.0, 95.0, 80.0]
+
+
+def test_batch_norms_test_statistics_are_those_of_a_thousand_examples():
+    """As many test batches as there are thousands of examples, begun ones included."""
+    model, sizes = nn.Sequential(nn.Flatten(), NoisyLinear(4, 2)), []
+    model.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
+    images, labels = torch.zeros(2400, 1, 2, 2, dtype=torch.uint8), torch.ones(2400, dtype=torch.int64)
+    how = {"train_inputs": images, "train_labels": labels, "test_inputs": images, "test_labels": labels}
+    evaluate(model, make_run(), Dataset(name="made up", sha256="", **how), torch.Generator(), draws=0)
+    assert sizes == [800] * 3
+
+
+def test_the_noise_of_the_pca_is_the_seeds():
+    how = {"model": "pca_1000", "method": "dpsgd", "sampler": "poisson", "clip_norm": 1.0, "noise_multiplier": 1.0}
+    how |= {"optimizer": "sgd", "pca_noise_multiplier": 4.0}
+    digits = data.load("digits")
+    first, second, again = (model_of(make_run(**how, seed=seed), digits, None)[1].components for seed in (0, 1, 0))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)

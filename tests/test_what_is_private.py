@@ -112,3 +112,13 @@ class TestFigures:
             )
             assert line["ε"] == expected
         assert found.loc["poisson", "ε"] < found.loc["with_replacement", "ε"] < found.loc["shuffled", "ε"]
+
+
+def test_of_a_cells_runs_the_largest_epsilon_is_told(fill):
+    table, row = tables.load("mnist_si_dpsgd"), "DPSGD (LeNet-5)"
+    store = fill(table, lambda row, column, seed: [90.0] if column == 1.0 else None, seeds=3)
+    for seed, record in enumerate(report.records(table, row, 1.0, "cpu", store)):
+        record["privacy"]["proven"]["epsilon"] = (1.0, 3.0, 2.0)[seed]
+        record["privacy"]["audited"] = {"epsilon": (0.1, 0.5, 0.2)[seed]}
+    lines = report.private_cells("cpu", store).query("n > 0 and table == @table.name").set_index("row")
+    assert (lines.loc[row, "proven"], lines.loc[row, "recomputed"], lines.loc[row, "audited"]) == (3.0, 3.0, 0.5)
