@@ -164,3 +164,14 @@ def test_an_example_that_is_removed_leaves_its_place_where_places_are_drawn_from
 def test_beside_a_private_pca_the_sensitivity_in_words_is_still_that_of_a_step():
     said = privacy("dpsgd", sampler="with_replacement", pca_noise_multiplier=5.0)["proven"]["why"]
     assert "sensitivity 2C" in said
+
+
+def test_what_is_proven_of_si_dpsgd_has_each_steps_own_size():
+    """A participation moves every θ_t that follows by its own η C, against noise that is scaled by theirs."""
+    factors = [0.5 ** (step // PERIOD) for step in range(STEPS)]
+    moved = accounting.si_dpsgd_moved(
+        step_sizes=factors, clip_norms=[0.5] * STEPS, noise_stds=[1.5] * STEPS, momentum=0.9
+    )
+    expected = accounting.si_dpsgd_proven_epsilon(moved=moved, sampling_prob=Q, steps=STEPS)
+    found = privacy("si_dpsgd", lr_schedule="exponential", lr_decay=0.5, momentum=0.9)
+    assert found["proven"]["epsilon"] == pytest.approx(expected)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import poisson
 
 from lib import accounting
-from lib.accounting import si_dpsgd_moved, si_dpsgd_proven_epsilon
+from lib.accounting import _transcript, si_dpsgd_moved, si_dpsgd_proven_epsilon
 
 
 def moved(step_sizes, momentum=0.0, clip_norms=None, z=1.0) -> float:
@@ -112,3 +112,29 @@ def test_as_many_steps_clip_norms_and_noises_are_expected(lengths):
     steps, clips, noises = ([1.0] * length for length in lengths)
     with pytest.raises(ValueError, match=r"^step_sizes, clip_norms, noise_stds: expected T of each; got shapes \("):
         si_dpsgd_moved(step_sizes=steps, clip_norms=clips, noise_stds=noises)
+
+
+@pytest.mark.parametrize("sampler", ["shuffled", "fixed_order"])
+@pytest.mark.parametrize(("steps", "times"), [(1, 1), (10, 1), (11, 2), (39, 4)])
+def test_an_epoch_that_has_begun_counts(sampler, steps, times):
+    found = si_dpsgd_proven_epsilon(moved=0.3, sampling_prob=0.1, steps=steps, sampler=sampler)
+    exact = accounting.analytic_gaussian(noise_multiplier=1 / (0.3 * times), delta=1e-5)
+    assert found == pytest.approx(exact, rel=1e-6)
+
+
+def test_participations_that_are_left_out_are_fewer_than_is_negligible():
+    for sampler in ("poisson", "with_replacement"):
+        event = accounting.Event(1.0, 0.1, 30, sampler)
+        counts, weights = _transcript._participations(event, 1e-22)
+        law = _transcript.binom(30, 0.1) if sampler == "poisson" else _transcript.poisson(-30 * math.log1p(-0.1))
+        assert law.sf(counts[-1]) <= 1e-22
+        assert len(counts) == len(weights) == counts[-1] + 1
+
+
+def test_what_is_left_out_is_counted():
+    """All that is not counted is taken for lost."""
+    how = {"moved": 0.5, "sampling_prob": 0.1, "steps": 30}
+    epsilon = si_dpsgd_proven_epsilon(**how, delta=1e-5)
+    counts, weights = _transcript._participations(accounting.Event(1.0, 0.1, 30), 1e-12)
+    counted = float(weights @ _transcript.gdp_deltas(counts * 0.5, epsilon))
+    assert counted == pytest.approx(1e-5 - 1e-12, rel=1e-9, abs=0)

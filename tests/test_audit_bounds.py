@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import binom
 
 from lib import accounting
@@ -96,3 +97,52 @@ def test_one_run_of_5000_canaries_ends_where_notebook_06_says():
     """Whatever is hidden: every guess right, and as many canaries in as out."""
     included = np.arange(5000) < 2500
     assert 5.6 < bounds.one_run(included.astype(float), included, delta=DELTA) < 5.7
+
+
+def test_a_threshold_is_judged_with_half_of_the_failures_for_either_rate():
+    """Clopper and Pearson's, by their definition: at 100 of 500 the binomial tails are (1 − confidence)/2."""
+    scores, included = np.zeros(1000), np.arange(1000) < 500
+    scores[:300] = scores[500:600] = 1.0
+    lower = brentq(lambda p: binom.sf(299, 500, p) - 0.025, 0, 1)
+    upper = brentq(lambda p: binom.cdf(100, 500, p) - 0.025, 0, 1)
+    for delta in (1e-5, 0.1):
+        expected = max(math.log((lower - delta) / upper), math.log((1 - upper - delta) / (1 - lower)))
+        assert bounds._at(0.5, scores, included, delta, 0.95) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_other_direction_takes_delta_away_too():
+    scores, included = np.zeros(1000), np.arange(1000) < 500
+    scores[:490] = scores[500:700] = 1.0
+    lower = brentq(lambda p: binom.sf(489, 500, p) - 0.025, 0, 1)
+    upper = brentq(lambda p: binom.cdf(200, 500, p) - 0.025, 0, 1)
+    expected = math.log((1 - upper - 0.1) / (1 - lower))
+    assert expected > math.log((lower - 0.1) / upper)
+    assert bounds._at(0.5, scores, included, 0.1, 0.95) == pytest.approx(expected, rel=1e-6)
+
+
+def test_what_chose_the_threshold_does_not_judge_it():
+    """Scores that tell the even ones apart, and say nothing of the odd ones."""
+    draws = np.random.default_rng(0)
+    included = draws.random(2000) < 0.5
+    scores = np.where(np.arange(2000) % 2 == 0, included, draws.random(2000))
+    assert bounds.threshold(scores, included, delta=1e-5) < 0.2
+
+
+def test_delta_is_in_the_judgement():
+    included = np.arange(4000) % 4 < 2
+    scores = included + np.random.default_rng(0).random(4000) / 10
+    p = 0.025 ** (1 / 1000)
+    found = bounds.threshold(scores, included, delta=0.5)
+    assert found == pytest.approx(math.log((p - 0.5) / (1 - p)), rel=0.05)
+
+
+def test_equal_scores_come_in_no_order_that_knows_the_coins():
+    included = np.arange(2000) < 1000
+    assert bounds.one_run(np.zeros(2000), included, delta=1e-5) < 0.1
+
+
+def test_delta_is_counted_for_every_example_and_not_for_the_guesses_alone(monkeypatch):
+    asked, p_value = [], bounds._p_value
+    monkeypatch.setattr(bounds, "_p_value", lambda examples, *of: asked.append(examples) or p_value(examples, *of))
+    bounds.one_run(np.arange(100.0), np.arange(100) > 49, delta=1e-5)
+    assert set(asked) == {100}

@@ -1,6 +1,7 @@
 """The white-box attack through the library's own steps: below what is proven, above what v1 claims."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from conftest import make_run
 from torch import nn
 
 from lib import accounting
-from lib.audit import canaries, mislabelled
+from lib.audit import attacked, canaries, mislabelled, v1
 from lib.audit.attacked import coins, train
 from lib.audit.canaries import Attack, Canaries, attack
+from lib.generators import generator
 from lib.grads import clipped_sum
 from lib.layers import NoisyLinear, PublicBatchNorm, WithPublic
 from lib.methods import build
@@ -173,3 +175,49 @@ def test_through_batch_norm_that_sees_public_images_no_more_is_found_than_proven
     at_least, proven = found(run)
     assert 0 < at_least <= proven
     assert found(replace(run, noise_multiplier=0.0))[0] > 1
+
+
+def test_the_steps_of_an_attack_follow_the_runs_schedule():
+    """Without noise and with a canary that is always in, its row moves by Σ_t η_t."""
+    how = {"method": "dpsgd", "optimizer": "sgd", "sampler": "fixed_order", "accountant": "gdp"}
+    run = make_run(**how, clip_norm=1.0, noise_multiplier=0.0, batch_size=1, epochs=4, lr=0.3, lr_schedule="linear")
+    model = canaries.Canaries(1)
+    with attacked.train(
+        run, model, torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long), torch.tensor([True])
+    ):
+        moved = float(model.moved()) / 2**0.5
+    assert moved == pytest.approx(0.3 * (1 + 0.75 + 0.5 + 0.25), rel=1e-6)
+
+
+def test_the_coins_are_fair_and_of_the_seed():
+    coins = [attacked.coins(make_run(seed=seed), 100_000) for seed in range(2)]
+    assert all(abs(float(flips.double().mean()) - 0.5) < 5 * 0.5 / 100_000**0.5 for flips in coins)
+    assert abs(float((coins[0] == coins[1]).double().mean()) - 0.5) < 0.01
+
+
+def test_the_coins_are_of_a_generator_of_their_own():
+    run = make_run(sampler="poisson", method="dpsgd", clip_norm=1.0, noise_multiplier=1.0)
+    first = torch.rand(1000, generator=generator(run.seed, "audit"))
+    assert torch.equal(attacked.coins(run, 1000), first < 0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"sampler": "with_replacement"}, False),
+        ({"norm": "public_batch", "public_examples": 8, "statistics": "per_example"}, True),
+        ({"norm": "public_batch", "public_examples": 8, "statistics": "mixed"}, False),
+        ({"method": "batch_clipping"}, True),
+        ({"method": "batch_clipping", "mini_set_size": 64}, False),
+    ],
+    ids=str,
+)
+def test_what_canaries_fit(changes, expected):
+    assert canaries.fits(private(**changes)) == expected
+
+
+def test_what_v1_claims_is_by_its_own_accountant_and_of_all_its_steps(monkeypatch):
+    monkeypatch.setattr(v1, "attack", lambda *_, **how: SimpleNamespace(one_run=lambda: 1.0, many_runs=lambda: 2.0))
+    how = {"noise_multiplier": 7.1, "sampling_prob": 32 / 60_000, "steps": 18_750, "accountant": "rdp_2020"}
+    assert {found["claimed"] for found in v1.measure().values()} == {accounting.epsilon(**how)}

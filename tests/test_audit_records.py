@@ -4,11 +4,12 @@ import json
 import re
 import runpy
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 from conftest import make_run
+from test_methods import private
 
 from lib import data
 from lib.audit import __main__ as audit_command
@@ -232,3 +233,61 @@ def test_a_record_is_proven_without_the_features_it_was_trained_on(tmp_path, mon
     proven = records.block(record, {})["proven"]
     assert proven == record["privacy"]["proven"] | {"assumes": proven["assumes"]}
     assert "stripes_rgb, on which the convolutions were pretrained" in record["privacy"]["proven"]["assumes"]
+
+
+MECHANISM = {
+    "method": "si_dpsgd",
+    "delta": 1e-6,
+    "neighbouring_relation": "replace_one",
+    "sampler": "fixed_order",
+    "lr_schedule": "linear",
+    "momentum": 0.5,
+    "clip_norm": 0.5,
+    "clip_norm_decay": 0.9,
+    "noise_multiplier_decay": 0.9,
+    "epochs": 3,
+    "batch_size": 32,
+}
+
+
+def test_whatever_the_attack_depends_on_is_of_the_mechanism():
+    run, found = private(), set()
+    for name, value in ({"seed": 1} | MECHANISM).items():
+        changed = asdict(run) | {"epsilon": None, name: value}
+        if name == "sampler":
+            changed["accountant"] = "gdp"
+        privacy = {"noise_multiplier": 1.0, "neighbouring_relation": "", "sampling_prob": 0.1}
+        found.add(records._mechanism({"run": changed, "privacy": privacy}))
+    assert len(found) == 1 + len(MECHANISM)
+
+
+def test_a_step_more_is_another_run():
+    """Whose ε the tolerance of a claim would not tell."""
+    record = train(
+        make_run(
+            method="si_dpsgd",
+            optimizer="sgd",
+            sampler="poisson",
+            clip_norm=1.0,
+            batch_size=144,
+            lr=0.5,
+            noise_multiplier=2.0,
+            accountant="rdp_2020",
+        )
+    )
+    record["privacy"]["steps"] += 1
+    with pytest.raises(StoreError, match=r"expected 19 steps .*; got 18"):
+        records.block(record, {})
+
+
+@pytest.mark.parametrize("factor", [1 / 1.01, 1.01])
+def test_a_claim_that_differs_either_way_is_refused(factor):
+    then = {"pld": 2.0}
+    assert records._alike({"pld": 2.0}, then)
+    assert not records._alike({"pld": 2.0 * factor}, then)
+    assert not records._alike({"pld": None}, then)
+
+
+def test_without_noise_there_is_nothing_to_attack():
+    assert not records._attacked(private(noise_multiplier=0.0))
+    assert records._attacked(private())

@@ -430,6 +430,23 @@ def test_batch_norm_is_tested_with_the_statistics_that_the_run_names(statistics)
         (bc(fix_converged="epoch", momentum=0.9), "fix_converged: expected 'never' but for sgd without momentum"),
         (bc(fix_converged="epoch", mini_set_size=1), "fix_converged: expected 'never' for method 'batch_clipping'"),
         (alc(gradient_norm_examples=0), "gradient_norm_examples: expected at least 1 for method 'adaptive_layerwise'"),
+        (
+            bc(sampler="poisson", neighbouring_relation="add_or_remove_one", mini_set_size=16, accountant="pld"),
+            "neighbouring_relation: expected replace_one for mini-sets of 16 in poisson batches of 64",
+        ),
+        (
+            bc(
+                sampler="with_replacement",
+                neighbouring_relation="add_or_remove_one",
+                mini_set_size=16,
+                accountant="pld",
+            ),
+            "neighbouring_relation: expected replace_one for mini-sets of 16 in with_replacement batches of 64",
+        ),
+        (
+            bc(sampler="fixed_order", neighbouring_relation="add_or_remove_one", accountant="gdp"),
+            "neighbouring_relation: expected replace_one for mini-sets of 64 in fixed_order batches of 64",
+        ),
     ],
 )
 def test_what_is_not_defined_is_refused(run, message):
@@ -442,3 +459,20 @@ def test_public_examples_are_needed_where_they_are_used():
         alc(gradient_norm_examples=200)
     with pytest.raises(ValueError, match=r"expected at least 1 for .* test_statistics 'public'; got 0"):
         make_run(norm="batch", test_statistics="public")
+
+
+def test_a_fixed_weight_takes_no_part_in_the_clipping():
+    model, (x, y) = models.build("lenet_300_100"), examples()
+    method = prepared(bc(fix_converged="epoch", clip_norm=1e-3), model)
+    for name, active in method._converged.active.items():
+        active[:] = name == "5.bias"
+    method.backward(model, x, y, 0)
+    assert model[5].bias.grad.norm() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_a_layer_without_a_gradient_has_a_clip_norm():
+    model = models.build("lenet_300_100")
+    nn.init.zeros_(model[5].weight)  # so that nothing reaches the layers before it
+    method = prepared(alc(), model)
+    assert min(method.expected.values()) == pytest.approx(1e-6 * max(method.expected.values()))
+    method.backward(model, *examples(), 0)

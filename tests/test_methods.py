@@ -453,3 +453,90 @@ def test_settings_that_are_no_fields_are_refused_with_the_file_that_says_them(sa
 def test_settings_that_a_method_does_not_have_are_refused(run, message):
     with pytest.raises(ValueError, match=message):
         build(run)
+
+
+@pytest.mark.parametrize("clipped", ["gradient", "layer"])
+def test_the_clip_norm_of_a_sum_is_that_of_its_step(clipped):
+    run = private(batch_size=1337 // 4, epochs=3, clip_norm=0.01, clip_norm_decay=0.1, clipped=clipped)
+    model, (x, y) = models.build("lenet5", norm="layer"), data(1)
+    method = build(run)
+    for step, expected in ((0, 0.01), (method.sampler.steps_per_epoch, 1e-3)):
+        total = method.summed(model, x, y, step)
+        assert sum(value.square().sum() for value in total.values()).sqrt() == pytest.approx(expected, rel=1e-3)
+
+
+def test_so_is_that_of_runs_together():
+    runs = [
+        private(model="tf_privacy", batch_size=144, epochs=3, clip_norm=c, clip_norm_decay=0.1, noise_multiplier=0.0)
+        for c in (0.01, 0.02)
+    ]
+    nets = [models.build("lenet_300_100") for _ in runs]
+    each = [build(run) for run in runs]
+    type(each[0]).backward_together(each, nets, [data(1)] * 2, each[0].sampler.steps_per_epoch)
+    for net, expected in zip(nets, (1e-3, 2e-3), strict=True):
+        total = {n: p.grad * 144 for n, p in net.named_parameters()}
+        assert sum(v.square().sum() for v in total.values()).sqrt() == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_step_size_falls_over_the_runs_epochs_wherever_its_budget_ends_it():
+    method = build(private(noise_multiplier=1.0, epsilon=2.0, epochs=50, accountant="rdp", lr_schedule="linear"))
+    whole = 50 * method.sampler.steps_per_epoch
+    assert method.steps < whole
+    assert method.lr_factor(method.steps) == pytest.approx(1 - method.steps / whole)
+
+
+def test_nothing_is_proven_where_the_last_steps_noise_is_rounded_away():
+    proven = build(private(method="si_dpsgd", lr=0.1, lr_schedule="exponential", lr_decay=1e-6)).privacy()["proven"]
+    assert proven["epsilon"] is None
+    assert proven["why"].endswith("their rounding tells examples apart")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lr_schedule": "linear"},
+        {"momentum": 0.5},
+        {"noise_multiplier_decay": 0.9},
+        {"clip_norm_decay": 0.9},
+        {"neighbouring_relation": "replace_one"},
+        {"sampler": "fixed_order", "accountant": "gdp"},
+    ],
+    ids=str,
+)
+def test_of_a_linear_loss_nothing_is_said_where_it_is_not_known(changes):
+    assert "linear loss" not in build(private(method="si_dpsgd", lr=0.1, **changes)).privacy()["proven"]["why"]
+
+
+def test_the_noise_on_the_first_weights_is_of_the_first_steps_size():
+    run = private(method="si_dpsgd", noise_multiplier=3.0, lr=0.2, first_weights="noised", lr_schedule="one_cycle")
+    method, model = build(run), models.build("lenet_300_100")
+    start = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+    method.backward(model, *data(0), 0)
+    first = torch.nn.utils.parameters_to_vector(model.parameters()).detach() - start
+    assert first.std() == pytest.approx(0.2 / 25 * 3.0 / 64, rel=0.01)
+
+
+def test_an_epoch_that_the_budget_cuts_short_is_counted():
+    method = build(
+        private(
+            noise_multiplier=3.0, noise_multiplier_decay=0.9, epsilon=1.5, epochs=9, accountant="rdp", batch_size=144
+        )
+    )
+    per_epoch = method.sampler.steps_per_epoch
+    assert method.steps % per_epoch
+    assert [event.steps for event in method.budget.events] == [
+        *[per_epoch] * (method.steps // per_epoch),
+        method.steps % per_epoch,
+    ]
+
+
+def test_taking_turns_a_place_that_is_left_empty_is_assumed():
+    run = private(method="correlated_noise", noise_power=0.5, noise_bands=4)
+    assert "leaves its place" in build(run).privacy()["proven"]["assumes"]
+    assert "leaves its place" not in build(replace(run, noise_bands=1)).privacy()["proven"]["assumes"]
+
+
+def test_correlated_noise_has_no_share_for_statistics():
+    noised = {"norm": "noised_batch_without_affine", "statistics_share": 0.2, "statistics_clip_norm": 1.0}
+    with pytest.raises(ValueError, match=r"statistics_share: expected 0.0 for method 'correlated_noise'; got 0.2"):
+        build(private(method="correlated_noise", noise_power=0.5, noise_bands=4, **noised))

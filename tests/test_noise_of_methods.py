@@ -157,3 +157,39 @@ def test_the_noise_of_batch_norms_statistics_is_that_of_their_share(monkeypatch)
     assert float(values.std()) == pytest.approx(expected, rel=5 / math.sqrt(2 * values.numel()))
     at_once = torch.stack([values[:, start] for start in (0, 6, 22, 142)])  # the first channel of each layer
     assert float((torch.corrcoef(at_once) - torch.eye(4)).abs().max()) < 5 / math.sqrt(50)
+
+
+@pytest.mark.parametrize("name", ["DPSGD", "DPSGD, statistics share the budget", "SI-DPSGD", "IC", "BC", "ALC"])
+def test_the_noise_that_is_drawn_follows_its_factors_from_epoch_to_epoch(name):
+    """And not what a method says of it alone."""
+    run = replace(RUNS[name], clip_norm_decay=0.5, noise_multiplier_decay=0.6)
+    method, model = prepared(run)
+    start = model[1 if run.norm == "none" else 0].weight.detach().clone()
+    optimizer, period, stds = torch.optim.SGD(model.parameters(), lr=1.0), N // L, []
+    for step in (period - 1, period, 3 * period - 1):
+        found = []
+        for _ in range(20):
+            method.backward(model, *NOTHING, step)
+            if run.method == "si_dpsgd":
+                method.update(model, optimizer)
+                found.append((model[0].weight - start).detach())
+            else:
+                found.append(model[0].weight.grad.clone())
+        stds.append(float(torch.stack(found).std()))
+    assert stds[1] / stds[0] == pytest.approx(0.3, rel=0.06)
+    assert stds[2] / stds[0] == pytest.approx(0.09, rel=0.06)
+
+
+def test_so_does_the_noise_of_statistics():
+    method, model = prepared(replace(RUNS["DPSGD, statistics share the budget"], noise_multiplier_decay=0.1))
+    layer, stds = next(layer for layer in model if isinstance(layer, NoisedBatchNorm) and len(layer.mean) > 100), []
+    for step in (0, N // L):
+        layer.mean.zero_()
+        method.backward(model, *NOTHING, step)
+        stds.append(float(layer.mean.std()))
+    assert stds[1] / stds[0] == pytest.approx(0.1, rel=0.4)
+
+
+def test_noise_of_statistics_and_of_gradients_is_not_the_same():
+    method, _ = prepared(RUNS["DPSGD, statistics share the budget"])
+    assert method._noise.initial_seed() != method._statistics._generator.initial_seed()

@@ -252,3 +252,14 @@ def test_a_run_survives_its_dictionary():
     assert Run.from_dict(asdict(run)) == run
     with pytest.raises(ValueError, match="unknown run field 'sigma'"):
         Run.from_dict({**asdict(run), "sigma": 1.0})
+
+
+def test_noised_statistics_have_one_view_of_an_example():
+    with pytest.raises(ValueError, match=r"^augmult: expected 1 for norm 'noised_batch_without_affine'; got 4$"):
+        make_run(
+            augmentation="shift",
+            augmult=4,
+            norm="noised_batch_without_affine",
+            statistics_share=0.2,
+            statistics_clip_norm=1.0,
+        )

@@ -128,3 +128,19 @@ def test_each_purpose_and_seed_has_its_own_sequence():
         for purpose in ("init", "sampling", "weight noise")
     }
     assert len(firsts) == 6
+
+
+def test_poisson_draws_are_of_double_precision():
+    """Of float32, 24 bits: a small q would be rounded."""
+    draws, twin = generator(0, "sampling"), generator(0, "sampling")
+    expected = torch.rand(1000, dtype=torch.float64, generator=twin) < 0.03
+    assert next(Sampler("poisson", 1000, 30).epoch(draws)).tolist() == expected.nonzero().squeeze(1).tolist()
+
+
+def test_turns_go_on_from_epoch_to_epoch():
+    """Of 14 steps each, which four turns do not divide: every 4th step of the run is an example's, and no other."""
+    sampler, draws, taken = Sampler("poisson", 1000, 70, groups=4), generator(0, "sampling"), set()
+    for first_step in range(0, 4 * 14, 14):
+        for step, batch in enumerate(sampler.epoch(draws, first_step), start=first_step):
+            taken |= {(step % 4, turn) for turn in (batch % 4).tolist()}
+    assert taken == {(turn, turn) for turn in range(4)}
