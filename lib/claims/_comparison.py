@@ -47,10 +47,10 @@ def told(cell: dict) -> str:
     return report.ours(cell["mean"], cell["stderr"], cell["n"])
 
 
-def both(head: str, better: Row, one: dict, worse: Row, other: dict) -> str:
+def both(at: str, better: Row, one: dict, worse: Row, other: dict) -> str:
     """Two cells of one column and, if both are stored, by how much the first is above."""
     gap = f": {one['mean'] - other['mean']:+.2f}" if one["n"] and other["n"] else ""
-    return f"{head}: {better} {told(one)}, {worse} {told(other)}{gap}"
+    return f"{at}: {better} {told(one)}, {worse} {told(other)}{gap}"
 
 
 def head(table: str, column: Column) -> str:
