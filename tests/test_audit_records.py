@@ -263,18 +263,7 @@ def test_whatever_the_attack_depends_on_is_of_the_mechanism():
 
 def test_a_step_more_is_another_run():
     """Whose ε the tolerance of a claim would not tell."""
-    record = train(
-        make_run(
-            method="si_dpsgd",
-            optimizer="sgd",
-            sampler="poisson",
-            clip_norm=1.0,
-            batch_size=144,
-            lr=0.5,
-            noise_multiplier=2.0,
-            accountant="rdp_2020",
-        )
-    )
+    record = train(make_run(**RUNS["si_dpsgd"]))
     record["privacy"]["steps"] += 1
     with pytest.raises(StoreError, match=r"expected 19 steps .*; got 18"):
         records.block(record, {})
