@@ -24,6 +24,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "BC": (BN, FGC),
     "BC, batches of 64": (BN, FGC | SMALL),
     "BC, ALC": (BN, {}),
+    "BC, ALC, batches of 64": (BN, SMALL),
     "BC, Zhang's ALC": (BN, ZHANG),
     "BC, ALC, four groups": (BN, GROUPS),
     "BC, multiplication factors": (BN, FACTORS),

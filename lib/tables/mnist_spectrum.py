@@ -5,7 +5,8 @@ in a fixed order, where the guarantee is exact and sampling amplifies nothing: D
 SI-DPSGD (p = 1), whose noise is then as large as its guarantee asks (:mod:`lib.methods.correlated_noise`).  With
 amplification by sampling: DPSGD, and the square root in four bands.  v1's update everywhere, a constant step size
 without momentum, which is searched for every row and ε on validation examples; LeNet-5 with tanh and C = 0.5 as in
-:mod:`lib.tables.mnist_si_dpsgd`, lots of 1000, few epochs: those the probe of the square root was made with.
+:mod:`lib.tables.mnist_si_dpsgd`, lots of 1000, few epochs: those the probe of the square root was made with.  v1's
+method is meant for normalised networks: p = 0 and 1 have layer norm, too, with ReLU.
 """
 
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from lib.tables import Table
 COLUMNS = (8.0, 3.0, 1.0, 0.5, 0.1)
 AMPLIFIED, BANDED, PLAIN = "DPSGD, amplified", "p = 1/2 in 4 bands, amplified", "DPSGD (p = 0)"
 SI_DPSGD = "SI-DPSGD (p = 1)"
+LN_PLAIN, LN_SI_DPSGD = f"LN-LeNet-5, {PLAIN}", f"LN-LeNet-5, {SI_DPSGD}"
 POWERS = {PLAIN: 0.0, "p = 1/4": 0.25, "p = 1/2": 0.5, "p = 3/4": 0.75, SI_DPSGD: 1.0}
 ROWS: dict[str, dict[str, Any]] = {
     AMPLIFIED: {"method": "dpsgd", "sampler": "poisson"},
@@ -23,6 +25,10 @@ ROWS: dict[str, dict[str, Any]] = {
 } | {
     name: {"method": "correlated_noise", "sampler": "fixed_order", "accountant": "gdp", "noise_power": power}
     for name, power in POWERS.items()
+}
+ROWS |= {
+    name: ROWS[plain] | {"norm": "layer_without_affine", "activation": "relu"}
+    for name, plain in {LN_PLAIN: PLAIN, LN_SI_DPSGD: SI_DPSGD}.items()
 }
 TUNED_AT = {8.0: 3.0}
 
@@ -62,8 +68,8 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
 
 def _run(row: str, epsilon: float, tier: str, epochs: int, **settings: Any) -> Run:
     size = SIZES[tier]
-    settings |= ROWS[row] | {"dataset": size.dataset, "batch_size": size.batch_size, "epochs": epochs}
-    return Run(model="lenet5", activation="tanh", optimizer="sgd", clip_norm=0.5, epsilon=epsilon, **settings)
+    settings |= {"dataset": size.dataset, "batch_size": size.batch_size, "epochs": epochs, "activation": "tanh"}
+    return Run(model="lenet5", optimizer="sgd", clip_norm=0.5, epsilon=epsilon, **settings | ROWS[row])
 
 
 TABLE = Table(
