@@ -20,6 +20,7 @@ from lib.claims._comparison import clear as clear
 from lib.claims._comparison import compared as compared
 from lib.claims._comparison import head as head
 from lib.claims._comparison import limited as limited
+from lib.claims._comparison import loses_less as loses_less
 from lib.claims._comparison import no_worse as no_worse
 from lib.claims._comparison import printed_reached as printed_reached
 from lib.claims._comparison import told as told

@@ -99,6 +99,27 @@ def clear(gap: float, *of_cells: dict, of: int = 1) -> bool:
     return abs(gap) > error * float(t.isf(DOUBT / 2 / of, freedom))
 
 
+def loses_less(
+    name: str,
+    found: dict[tuple[Row, Column], dict],
+    row: Row,
+    other: Row,
+    columns: tuple[Column, Column],
+    *,
+    of: int = 1,
+) -> Part:
+    """Whether ``row`` loses no more points than ``other`` from the first of ``columns`` to the second."""
+    at, four = head(name, columns[1]), [found[of_row, column] for of_row in (row, other) for column in columns]
+    if not all(cell["n"] for cell in four):
+        return None, f"{at}: {row} and {other} {MISSING}"
+    less, more = (clean["mean"] - noisy["mean"] for clean, noisy in (four[:2], four[2:]))
+    ok = less <= more
+    if not clear(more - less, *four, of=1 if ok else of):
+        ok = None
+    seeds = min(cell["n"] for cell in four)
+    return ok, f"{at}: {row} and {other} lose {less:.2f} and {more:.2f} points ({seeds})"
+
+
 def spread(cell: dict) -> float:
     """The standard error of a cell that has runs."""
     return cell["stderr"] if cell["n"] > 1 else cell["one_run"]

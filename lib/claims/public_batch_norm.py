@@ -41,8 +41,8 @@ def _no_privacy_loss(tier: str, store: Store) -> Verdict:
     printed = largest[MEASURED]
     sound = ", ".join(f"{largest[name]['multiple']:.2f} C ({name})" for name in SOUND)
     moved = (
-        f"{BN}: one replaced example moves the sum of the clipped gradients by {printed['multiple']:.1f} C, where 2 C "
-        f"is allowed (by a search that changes one example: {printed['how']})"
+        f"{BN}, 32 private and v2's 128 public images: one replaced example moves the sum of the clipped gradients by "
+        f"{printed['multiple']:.1f} C, where 2 C is allowed (by a search that changes one example: {printed['how']})"
     )
     within = max(largest[name]["multiple"] for name in SOUND) <= 2 + ROUNDING
     return verdict(
