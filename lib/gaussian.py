@@ -16,9 +16,18 @@ import math
 import torch
 from torch import Tensor
 
+FINEST = 1e-30  # far above the smallest numbers of float32, of which noise would be whole multiples
+
 
 def fill(out: Tensor, std: float, generator: torch.Generator) -> Tensor:
-    """``out``, filled with N(0, std²) in place."""
+    """``out``, filled with N(0, std²) in place; ``ValueError`` for noise that float32 cannot hold."""
+    check_std(std)
     of_each = std / math.sqrt(2)
     other = torch.empty_like(out).normal_(0.0, of_each, generator=generator)
     return out.normal_(0.0, of_each, generator=generator).add_(other)
+
+
+def check_std(std: float) -> None:
+    """``ValueError`` for noise so fine that float32 rounds it, and what it hides, to a few numbers."""
+    if 0 < std < FINEST:
+        raise ValueError(f"noise: expected clip norm × noise multiplier of 0 or at least {FINEST:g}; got {std:g}")

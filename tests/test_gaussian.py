@@ -46,6 +46,16 @@ def test_parts_of_a_vector_strange_strides_and_no_noise():
     assert gaussian.fill(torch.empty(0), 1.0, draws()).shape == (0,)
 
 
+@pytest.mark.parametrize("method", ["dpsgd", "batch_clipping"])
+def test_noise_that_float32_would_round_to_a_few_numbers_is_refused(method):
+    """Two draws of N(0, 1e-45²) are 0 in nearly every entry, and what they are to hide shows."""
+    model = nn.Linear(3, 2)
+    run = make_run(**PRIVATE | {"method": method, "clip_norm": 7e-46, "batch_size": 2})
+    with pytest.raises(ValueError, match=r"expected clip norm × noise multiplier of 0 or at least 1e-30; got 7e-46"):
+        build(run, 4, model).backward(model, torch.ones(2, 3), torch.zeros(2, dtype=torch.int64), 0)
+    assert gaussian.fill(torch.empty(1000), gaussian.FINEST, draws()).count_nonzero() == 1000
+
+
 def test_one_draw_of_torch_has_as_many_radii_as_float32_has_uniform_numbers():
     """Box and Muller: the radius of a pair is √(−2 ln u), and u a multiple of 2⁻²⁴."""
     pairs = torch.empty(1 << 20).normal_(generator=draws()).double().view(-1, 2, 8)

@@ -27,8 +27,8 @@ def train(
 ) -> AbstractContextManager[None]:
     """Train ``model`` by the method of ``run`` on N examples, those not ``present`` (N,) leaving their places empty.
 
-    ``observe(step)`` is called after every step, when the parameters are those that the method goes on from.  In the
-    context that is returned they are those that are tested.
+    ``observe(step)`` is called after every step, when the parameters are those at which the next gradient is taken.
+    In the context that is returned they are those that are tested.
     """
     method = methods.build(run, len(labels), model)
     optimizer, schedule = optimizer_of(method, model)

@@ -11,11 +11,11 @@ update is then m times that of an IC update.  With ``averaged_over="examples"`` 
 same for every s.
 
 **Adding or removing** one example can turn the clipped mean of the only mini-set around, so under Poisson sampling BC
-moves by 2C too, and the account is discounted by 2 (bc's footnote says that Poisson sampling removes the factor 2; it
-does for s = 1 alone). A Poisson batch is one mini-set, however large it came. **Replacing** one in a Poisson batch is
-refused for s > 1: what the accountants there are tight for is two examples that move a sum apart from where it is
-without either by C each, and a clipped mean is moved from there by 2C. And running averages of batch norm, if they are
-what is tested, are released without account.
+moves by 2C too, and the account is discounted by 2 (bc's footnote says of IC that Poisson sampling removes the factor
+2; so it does, for s = 1 alone). A Poisson batch is one mini-set, however large it came. **Replacing** one in a Poisson
+batch is refused for s > 1: what the accountants there are tight for is two examples that move a sum apart from where it
+is without either by C each, and a clipped mean is moved from there by 2C. And running averages of batch norm, if they
+are what is tested, are released without account.
 """
 
 import math
@@ -96,7 +96,9 @@ class BatchClipping(DPSGD):
         total, z, groups = self._summed(model, x, y, step), self.noise_multiplier(step), self._groups
 
         def std(name: str) -> float:
-            return z * groups.reach(name) if z else 0.0
+            of_name = z * groups.reach(name) if z else 0.0
+            gaussian.check_std(of_name)
+            return of_name
 
         gaussian.fill(self._noised, 1.0, self._noise)
         for name, part in zip(groups.stretches, self._noised.split(list(groups.stretches.values())), strict=True):

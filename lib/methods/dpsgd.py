@@ -1,4 +1,4 @@
-"""DPSGD (abadi algorithm 1, v2 section 4): clip each example's gradient, sum, add noise, divide by the batch size.
+"""DPSGD (abadi algorithm 1, v2 section 3): clip each example's gradient, sum, add noise, divide by the batch size.
 
     ``ĝ_t = (Σ_{i in batch} g_i · min(1, C/‖g_i‖) + N(0, z²C²)) / L``
 

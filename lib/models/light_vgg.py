@@ -1,4 +1,4 @@
-"""v2's light VGG (its Table 1): 2×64, pool, 2×128, pool, 4×256, pool, average pool, 512, K.
+"""v2's light VGG, taken to be that of its Table 1: 2×64, pool, 2×128, pool, 4×256, pool, average pool, 512, K.
 
 A norm layer after every trainable layer but the last.  2,462,282 parameters at K = 10, 2,466,122 with batch norm.
 """

@@ -3,7 +3,7 @@
 The papers leave the step size open, and it decides the table: by scale invariance a normalised network's natural
 step grows with σ.  So the step size of **every** cell is searched, for plain and normalised rows alike, over one
 grid and beyond it where its end is the best, on validation examples held out of the training set.  The column σ = .3
-is not printed; the text says of it that the plain models do "not converge" there.
+is not printed; the text says of the plain models that it "results in non-converging training".
 """
 
 from lib.tables import Printed, Table, printed
