@@ -92,8 +92,8 @@ def _flushes_denormal() -> bool:
 def keep_freed_memory() -> None:
     """The process keeps what it frees, for its next step: glibc's default is to hand it back to the kernel.
 
-    Every step needs the same hundreds of MiB; to have them handed out anew, zeroed page by page, takes up to a third of
-    it (:mod:`lib.bench.kept_memory`).  Other allocators are left as they are.
+    Every step needs the same hundreds of MiB; to have them handed out anew, zeroed page by page, can take a good part
+    of it (:mod:`lib.bench.kept_memory`).  Other allocators are left as they are.
     """
     if _GLIBC:
         # Large blocks are not mapped one by one; a threshold for that of more than 32 MiB older versions refuse.

@@ -26,7 +26,7 @@ def classical_gaussian(
 ) -> float:
     """The textbook formula z = √(2 ln(1.25/δ))/ε (v1 equation 13, abadi section 3.1).  Leave one out; it is returned.
 
-    Proved for ε < 1 and sensitivity C.  At δ = 1e-5 it happens to hold up to about ε = 8.3, beyond which its true δ is
+    Proved for ε < 1 and sensitivity C.  At δ = 1e-5 it happens to hold up to about ε = 8.4, beyond which its true δ is
     larger; under ``replace_one``, where the sensitivity is 2C, it fails at once.  Use :func:`analytic_gaussian`.
     Raises ``ValueError`` unless exactly two values in their ranges are given.
     """

@@ -3,7 +3,7 @@
 A step here is a step of all of them, gradient and update, each with its own parameters, noise and batch.  On a CPU the
 third way is that of a sweep: a worker, with one thread, for every core.  Every process keeps the memory it frees, as a
 sweep's workers do (:mod:`lib.bench.kept_memory`): stacked tensors are large, and to be handed them anew takes a
-third of a step of all.
+good part of a step of all.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,9 @@
 """What v1's and v2's CIFAR-10 exhibits have in common: images, networks, and what a tier makes of them.
 
 Crops, flips and standardised pixels, as in v1's code; 24×24 crops for the TensorFlow tutorial's network.  Tier ``cpu``
-has the deep networks at a quarter of their width and the light VGG with convolutions at half of it: a run then takes up
-to a quarter of an hour on one core.  Tier ``smoke`` has those, on 8×8 digits, with made-up stripes as what is public.
+has the deep networks at a quarter of their width and the light VGG with convolutions at half of it: most runs then take
+minutes on one core, SI-DPSGD's of deep networks half an hour and more.  Tier ``smoke`` has those, on 8×8 digits, with
+made-up stripes as what is public.
 """
 
 from typing import Any

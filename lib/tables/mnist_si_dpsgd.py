@@ -9,7 +9,7 @@ limits what is learnt, hence small batches; where it is small, noise does, hence
 layer norm steps may be larger, and batches are large for every ε.  abadi's dense network gains from long runs in very
 large batches where ε ≥ 1, without momentum, as in abadi; a row beside it has momentum there, too.  The plain LeNet-5
 searches with all its epochs where ε ≥ 3: with a quarter of them, and so much less noise, it chose longer ones.  (In
-:mod:`lib.tables.mnist_dp_batches`, where all rows search with a quarter, it is less accurate at ε = 3 than at 1.)
+:mod:`lib.tables.mnist_dp_batches`, where all rows search there with a quarter, it is less accurate than at ε = 1.)
 
 Under clipping, plain convolutional networks are given tanh for ReLU, and LN-LeNet-5 the layer norm of v1's code,
 without γ and β: :mod:`lib.tables.mnist_dp_choices` measures what either is worth.  These two choices, the clip norm and
