@@ -58,8 +58,9 @@ def claimed_and_true_drawn(**setting: float) -> Figure:
 
 def against_power(table: Table, tier: str, store: Store, *, powers: dict[str, float], dashed: Sequence[str]) -> Figure:
     """Accuracy ± standard error against p at equal proven ε: a line for each column; ``dashed`` rows, which have no p,
-    as levels.  A cell whose standard error is above ``DIVERGED`` is hollow, and its line is broken there."""
+    as levels; no others.  A cell whose standard error is above ``DIVERGED`` is hollow, and its line is broken there."""
     frame = report.summary(table, tier, store)
+    frame = frame[frame["row"].isin([*powers, *dashed])]
     frame = frame.assign(p=frame["row"].map(powers), diverged=frame["stderr"].astype(float) > DIVERGED)
     figure, axes = plt.subplots(figsize=(10, 4.6), layout="constrained")
     keys = []
