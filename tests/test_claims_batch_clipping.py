@@ -148,6 +148,7 @@ def test_the_quoted_limit_bounds_the_proven_epsilon_at_usual_delta_and_not_in_th
     """SOUNDNESS: in the limit ε 2.09 and 9.94 for 8 layers, 5.23 for 16, at δ = 1e-5; 1.57 of one pair, 2.08 by PLD."""
     one, other = (claim.judge("cpu", None) for name, claim in OF_SETTINGS.items() if name.startswith("Gaussian DP"))
     assert (one.status, other.status) == ("holds", "open")
+    assert "at most 3.05 by PLD (a bound to within 0.5 %)" in one.evidence
     eight = "8 modules as layers, δ = 1e-05: ε"
     assert f"{eight} = 2.09 in the limit, at least 1.57 and at most 2.08 by PLD" in one.decisive
     assert "ε = 5.23 in the limit, at least 4.13 and at most 5.26 by PLD" in one.evidence

@@ -87,6 +87,14 @@ def test_at_less_than_the_papers_scale_a_level_is_not_refuted(name, tier, status
     assert BY_NAME[name].judge(tier, store).status == status
 
 
+def test_a_gap_is_not_measured_from_a_row_that_was_trained_briefly(fill):
+    """Its own accuracy at ε = ∞ is then as low as at 7."""
+    briefly = fill(TABLE, lambda row, column, seed: [98.0 if "BN" in row else 99.2], tier="paper", seeds=2)
+    verdict = BY_NAME["SI-DPSGD with batch norm loses next to nothing"].judge("paper", briefly)
+    assert verdict.status == "fails"
+    assert "ε = 7: 98.00 ± 0.00 (2), the best at ε = ∞ 99.20 ± 0.00 (2)" in verdict.evidence
+
+
 @pytest.mark.parametrize(
     ("status", "at_2"),
     [("holds", {}), ("open", {"SI-DPSGD (VGG-16)": None}), ("fails", {row: [70.0] for row in OWN_IMAGES})],

@@ -108,7 +108,7 @@ def _guarantee(sigma: float) -> Verdict:
             least = accounting.epsilon(noise_multiplier=z / 2, **how)
             ok = True if most <= limit * (1 + SAME) else False if least > limit * (1 + SAME) else None
             text = f"ε = {limit:.3g} in the limit, at least {least:.3g} and at most {most:.3g} by PLD"
-            text += f" (a bound to within {SAME:.1%})" if ok and most > limit else ""
+            text += f" (a bound to within {100 * SAME:g} %)" if ok and most > limit else ""
             (judged if layers == 8 else beside).append((ok, f"{counted}, δ = {delta:g}: {text}"))
         mu = accounting.limit_mu(accounting.Event(z, **MNIST, **BC))
         if found := accounting.gdp_exceeded(mu=mu, noise_multiplier=z / 2, **MNIST):

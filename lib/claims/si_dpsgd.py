@@ -29,7 +29,6 @@ from lib.tables.mnist_dp_accountants import AS_MUCH_NOISE
 AT_V1S_NOISE = "mnist_dp_accountants"
 TABLE, IMAGES = "mnist_si_dpsgd", "cifar10_si_dpsgd"
 PAIRS = (("SI-DPSGD (LeNet-5)", "DPSGD (LeNet-5)"), ("SI-DPSGD (LN-LeNet-5)", "DPSGD (LN-LeNet-5)"))
-LN_GAINS = [("SI-DPSGD (LN-LeNet-5)", "SI-DPSGD (LeNet-5)")]
 EQUAL_BATCHES = [(f"LN-LeNet-5, {size} batches", f"LeNet-5, {size} batches") for size in ("smaller", "large")]
 BATCH_NORM = "SI-DPSGD (BN-LeNet-5)"
 ON_IMAGES = tuple(row for row in tables.load(IMAGES).rows if row.startswith("SI-DPSGD"))
@@ -40,6 +39,7 @@ BUDGETS = (
 )
 TWENTY = 15.0  # points that still round to "a 20% accuracy improvement"
 GAP = 0.65  # points that still round to "about 0.6%"
+REACHED = "whether ours reach every accuracy that is printed of SI-DPSGD at a finite ε, which is one that it claims"
 BOTH_CONTRIBUTE = (
     "both the algorithmic improvements and the introduced normalization contribute to SI-DPSGD’s superior performance"
 )
@@ -95,13 +95,16 @@ def points_ahead(
 
 
 def _hardly_any_gap(tier: str, store: Store) -> Verdict:
-    """Whether v1's batch norm loses no more than ``GAP`` points from ε = ∞ to any other."""
+    """Whether v1's batch norm is at every ε no more than ``GAP`` points below the best of LeNet-5 at ε = ∞: its own row
+    is trained briefly there, and a gap from too low an accuracy is too small."""
     found, parts, finite = cells(TABLE, tier, store), [], tables.load(TABLE).columns[1:]
+    of_lenet = [found[row, None] for row in (*dict(PAIRS), BATCH_NORM) if found[row, None]["n"]]
+    free = max(of_lenet, key=lambda cell: cell["mean"], default=found[BATCH_NORM, None])
     for column in finite:
-        private, free = found[BATCH_NORM, column], found[BATCH_NORM, None]
+        private = found[BATCH_NORM, column]
         ok, why = above(private, free, -GAP, of=len(finite))
         ok, less = limited(ok, tier)
-        parts.append((ok, f"{head(TABLE, column)}: {told(private)}, at ε = ∞ {told(free)}{why}{less}"))
+        parts.append((ok, f"{head(TABLE, column)}: {told(private)}, the best at ε = ∞ {told(free)}{why}{less}"))
     return verdict(parts)
 
 
@@ -141,7 +144,7 @@ CLAIMS = (
     ),
     Claim(
         name="The SI-DPSGD rows",
-        asks="whether ours reach every accuracy that is printed of SI-DPSGD at a finite ε, which is one that it claims",
+        asks=REACHED,
         source="v1 Table 4",
         table=TABLE,
         judge=partial(printed_reached, TABLE, printed_cells(TABLE, "SI-DPSGD")),
@@ -192,7 +195,7 @@ CLAIMS = (
         says=BOTH_CONTRIBUTE,
         source="v1 section 5, Table 4",
         table=TABLE,
-        judge=partial(no_worse, TABLE, LN_GAINS),
+        judge=partial(no_worse, TABLE, [("SI-DPSGD (LN-LeNet-5)", "SI-DPSGD (LeNet-5)")]),
     ),
     Claim(
         name="Normalisation helps private training, at equal batches and epochs",
