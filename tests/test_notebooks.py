@@ -75,6 +75,13 @@ def test_it_defines_nothing_and_asserts_what_it_says(notebook):
     assert [node for node in nodes if isinstance(node, ast.Assert)]
 
 
+def test_cells_that_only_check_are_folded_and_the_first_cell_says_so(notebook):
+    checks = [cell.source for cell in code(notebook) if "assert " in cell.source and not cell.outputs]
+    folded = [cell.source for cell in code(notebook) if cell.metadata.get("jupyter", {}).get("source_hidden")]
+    assert folded == checks
+    assert bool(folded) == ("olded cell" in notebook.cells[0].source)
+
+
 def test_no_times_and_no_widget_state(notebook):
     assert not {"widgets", "papermill"} & set(notebook.metadata)
     assert not [cell for cell in notebook.cells if {"execution", "papermill"} & set(cell.metadata)]

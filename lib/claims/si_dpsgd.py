@@ -157,7 +157,7 @@ CLAIMS = (
         judge=_hardly_any_gap,
     ),
     Claim(
-        name="SI-DPSGD is more accurate than DPSGD at the same claimed ε, with layer norm and without",
+        name="SI-DPSGD is more accurate than DPSGD at the same ε by v1's accountant, with layer norm and without",
         says="our method consistently outperforms other mechanisms for all finite values of privacy loss",
         source="v1 section 5",
         table=TABLE,
