@@ -11,7 +11,7 @@ import pytest
 from ipywidgets import FloatSlider
 from scipy.linalg import toeplitz
 
-from lib import accounting, figures, tables
+from lib import accounting, figures, report, tables
 from lib.figures import accountants, lines, noise_over_time, scale, scores, sensitivity, si_dpsgd, speed
 from lib.figures.dots import dots
 from lib.figures.widget import moved_by
@@ -123,28 +123,23 @@ class TestLines:
 
 
 class TestAgainstPower:
-    TABLE, DASHED = mnist_spectrum.TABLE, [mnist_spectrum.AMPLIFIED, mnist_spectrum.BANDED]
-    DIVERGED = (("p = 1/4", 8.0), (mnist_spectrum.BANDED, 1.0), (mnist_spectrum.LN_PLAIN, 0.5))
-
-    def drawn(self, store):
-        return si_dpsgd.against_power(self.TABLE, "cpu", store, powers=mnist_spectrum.POWERS, dashed=self.DASHED)
+    TABLE, PANELS = mnist_spectrum.TABLE, mnist_spectrum.PANELS
+    DIVERGED = MappingProxyType({"p = 1/4": (0, 1), mnist_spectrum.LN_PLAIN: (1, 0), mnist_spectrum.BANDED: (2, 1)})
 
     def test_a_cell_that_diverged_is_hollow_and_on_no_line(self, fill):
-        store = fill(self.TABLE, lambda r, c, s: [10.0 if s and (r, c) in self.DIVERGED else 95.0], seeds=2)
-        figure = self.drawn(store)
-        hollows, curves = ([line for line in figure.axes[0].lines if len(line.get_xdata()) == n] for n in (1, 5))
-        hollow, _ = hollows  # not that of a row with layer norm, which is neither on a line nor a level
-        assert (hollow.get_xdata()[0], hollow.get_ydata()[0]) == (0.25, 52.5)
-        assert hollow.get_markerfacecolor() == "white"
-        assert list(curves[0].get_xdata()) == [0.0, 0.25, 0.5, 0.75, 1.0]
-        assert [math.isnan(mean) for mean in curves[0].get_ydata()] == [False, True, False, False, False]  # a gap
-        levels = [line for line in figure.axes[0].lines if line.get_linestyle() == ":" and len(line.get_xdata())]
-        assert len(levels) == len(self.TABLE.columns) - 1
+        store = fill(self.TABLE, lambda r, c, s: [10.0 if s and c == 8.0 and r in self.DIVERGED else 95.0], seeds=2)
+        figure = si_dpsgd.against_power(self.TABLE, "cpu", store, panels=self.PANELS)
+        for panel, place in self.DIVERGED.values():
+            axes = figure.axes[panel]
+            curve = axes.containers[0].lines[0]
+            hollow = next(line for line in axes.lines if line.get_markerfacecolor() == "white")
+            assert [i for i, mean in enumerate(curve.get_ydata()) if math.isnan(mean)] == [place]
+            assert [(i, mean) for i, mean in enumerate(hollow.get_ydata()) if not math.isnan(mean)] == [(place, 52.5)]
         assert figure.legends[0].get_texts()[-1].get_text().startswith("s.e. > 10 points")
 
-    def test_the_legend_says_what_the_levels_are(self, fill):
-        told = [text.get_text() for text in self.drawn(fill(self.TABLE, lambda *_: [95.0])).legends[0].get_texts()]
-        assert told[-2:] == self.DASHED
+    def test_the_legend_has_the_columns_and_nothing_that_is_not_drawn(self, fill):
+        figure = si_dpsgd.against_power(self.TABLE, "cpu", fill(self.TABLE, lambda *_: [95.0]), panels=self.PANELS)
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == report.heads(self.TABLE)
 
 
 def test_every_line_of_what_is_true_says_for_which_loss_it_is():

@@ -382,6 +382,27 @@ def test_parameters_of_half_precision_are_refused(dtype):
         clipped_sum(model, LOSS, torch.ones(1, 2, dtype=dtype), classes(1), clip_norm=1.0)
 
 
+def test_parameters_of_mixed_precision_are_refused():
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 3).double())
+    with pytest.raises(ValueError, match=r"1\.weight: expected torch\.float32 as .*; got torch\.float64"):
+        clipped_sum(model, LOSS, torch.ones(1, 2), classes(1), clip_norm=1.0)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_tf32_is_off_inside_and_afterwards_as_it_was(allowed, monkeypatch):
+    """A GPU would find the norm in full and the sum in TF32, a thousandth too long."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
+    inside = []
+
+    def loss(outputs, y):
+        inside.append((torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32))
+        return LOSS(outputs, y)
+
+    clipped_sum(nn.Linear(2, 3), loss, torch.ones(1, 2), classes(1), clip_norm=1.0)
+    assert set(inside) == {(False, False)}
+    assert torch.backends.cudnn.allow_tf32 is allowed
+
+
 def test_gradients_are_switched_on_and_half_precision_off_inside():
     """Of half precision a clipped sum would be longer than C."""
     model, x, y = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 3)), torch.randn(8, 16), classes(8)

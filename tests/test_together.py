@@ -147,6 +147,12 @@ class TestClippedSums:
             for name, total in totals.items():
                 torch.testing.assert_close(total[i], expected[name], rtol=1e-4, atol=1e-5)
 
+    def test_a_norm_whose_square_is_0_in_float32_is_clipped_too(self):
+        networks, batches = [nn.Linear(1, 2, bias=False)], [(torch.full((1, 1), 1e-24), torch.tensor([0]))]
+        totals, norms = self.found(networks, batches, [1e-26], 1)
+        assert norms.item() == 0.0
+        assert 0.0 < totals["weight"].double().norm() <= 1e-26
+
     def test_of_words_too(self):
         """Whose numbers are whole, which a clip norm is not."""
         networks = [nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(6, 2)) for _ in range(2)]

@@ -38,9 +38,10 @@ def _composed(events: Events) -> np.ndarray:
 def log_moments(z: float, q: float) -> np.ndarray:
     """α(λ) of one step, shape (32,).
 
-    The trapezoidal rule, in logarithms, over everything within 12 standard deviations of a peak (E2's lies near
-    x = λ + 1).  For such integrands it converges exponentially in the step, here z/20.  For z < 0.01, where the grid
-    would be huge and sampling helps little, the bound without sampling, λ(λ + 1)/2z².
+    The trapezoidal rule, in logarithms, over everything within 12 standard deviations of a peak of E2's, of which the
+    last is near x = λ + 1 (E1's may lie below the grid where q is near 1; E2 is the larger: 1908.10530, theorem 5).
+    For such integrands it converges exponentially in the step, here z/20.  For z < 0.01, where the grid would be huge
+    and sampling helps little, the bound without sampling, λ(λ + 1)/2z².
     """
     if q == 1.0 or z < 0.01:
         return ORDERS * (ORDERS + 1) / (2 * z**2)

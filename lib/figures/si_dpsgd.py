@@ -1,6 +1,6 @@
 """What SI-DPSGD claims and what holds, as frames and figures; pure functions of settings and stored results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -12,11 +12,10 @@ from lib import accounting, figures, report
 from lib.figures import scale
 from lib.figures.dots import dots
 from lib.store import Store
-from lib.tables import Table
+from lib.tables import Row, Table
 
 DIVERGED = 10.0  # points of standard error: more than runs differ that all train
-LEVELS = ("--", ":")
-BESIDE = 1.1  # where on the axis of p a level's hollow marker is
+HOLLOW = {"marker": "o", "markerfacecolor": "white", "markersize": 9, "linestyle": ""}
 MEANING = {  # of the lines of claimed_and_true, for a reader
     "true ε of θ_T alone": "ε of θ_T, linear loss (any valid claim must reach it)",
     "ε of all θ_t, in fixed places": "ε of all θ_t, linear loss, once an epoch in fixed places",
@@ -56,35 +55,38 @@ def claimed_and_true_drawn(**setting: float) -> Figure:
     return dots(found.to_frame("ε"), title=f"δ is {true:.3g} at the claimed ε, not {setting.get('delta', 1e-5):.0e}")
 
 
-def against_power(table: Table, tier: str, store: Store, *, powers: dict[str, float], dashed: Sequence[str]) -> Figure:
-    """Accuracy ± standard error against p at equal proven ε: a line for each column; ``dashed`` rows, which have no p,
-    as levels; no others.  A cell whose standard error is above ``DIVERGED`` is hollow, and its line is broken there."""
+def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str, Mapping[Row, float | str]]) -> Figure:
+    """Accuracy ± standard error at equal proven ε, a colour for each column, all ``panels`` on one scale.
+
+    ``panels``: by title, the rows and where they stand: at their p, joined by a line; or by a name, apart.
+    A cell whose standard error is above ``DIVERGED`` is hollow, and its line is broken there.
+    """
     frame = report.summary(table, tier, store)
-    frame = frame[frame["row"].isin([*powers, *dashed])]
-    frame = frame.assign(p=frame["row"].map(powers), diverged=frame["stderr"].astype(float) > DIVERGED)
-    figure, axes = plt.subplots(figsize=(10, 4.6), layout="constrained")
-    keys = []
-    colours = sns.color_palette(figures.HUES, len(table.columns))
-    for colour, column, head in zip(colours, table.columns, report.heads(table), strict=True):
-        of_column = frame[frame["column"] == column]
-        on_line = of_column[of_column["p"].notna()]
-        diverged = of_column[of_column["diverged"]]
-        mean, spread = on_line["mean"].astype(float), on_line["stderr"].astype(float).fillna(0.0)
-        kept = mean.where(~on_line["diverged"])  # NaN breaks a line
-        keys.append(axes.errorbar(on_line["p"], kept, spread, color=colour, marker="o", label=head))
-        levels = of_column[of_column["row"].isin(dashed) & of_column["mean"].notna() & ~of_column["diverged"]]
-        for level in levels.itertuples():
-            axes.axhline(level.mean, color=colour, linestyle=LEVELS[dashed.index(level.row)], linewidth=1.2)
-        at = diverged["p"].fillna(BESIDE)
-        axes.plot(at, diverged["mean"].astype(float), "o", color=colour, markerfacecolor="white", markersize=9)
-    for row, style in zip(dashed, LEVELS, strict=False):
-        keys.append(Line2D([], [], linestyle=style, color="grey", label=row))
-    if frame["diverged"].any():
-        label = f"s.e. > {DIVERGED:g} points: not all runs trained\n(at the right: of an amplified row)"
-        hollow = {"marker": "o", "markerfacecolor": "white", "markersize": 9, "linestyle": ""}
-        keys.append(Line2D([], [], color="grey", label=label, **hollow))
-    axes.set(xlabel="p (0: DPSGD, 1: SI-DPSGD)", ylabel=scale.LABEL, xticks=list(powers.values()))
-    scale.of_errors(axes)
+    frame = frame.assign(diverged=frame["stderr"].astype(float) > DIVERGED)
+    widths = {"width_ratios": [2 + len(rows) for rows in panels.values()]}
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(12, 4.6), layout="constrained", sharey=True, squeeze=False, gridspec_kw=widths
+    )
+    colours = dict(zip(table.columns, sns.color_palette(figures.HUES, len(table.columns)), strict=True))
+    for panel, (title, rows) in zip(axes.flat, panels.items(), strict=True):
+        named = any(isinstance(at, str) for at in rows.values())
+        places = {row: i if named else at for i, (row, at) in enumerate(rows.items())}
+        for (column, colour), head in zip(colours.items(), report.heads(table), strict=True):
+            cells = frame[(frame["column"] == column) & frame["row"].isin(rows)]
+            at, mean = cells["row"].map(places), cells["mean"].astype(float)
+            kept, spread = mean.where(~cells["diverged"]), cells["stderr"].astype(float).fillna(0.0)
+            line = {"marker": "o", "linestyle": "" if named else "-", "label": head}
+            panel.errorbar(at, kept, spread, color=colour, **line)  # NaN breaks a line
+            panel.plot(at, mean.where(cells["diverged"]), color=colour, **HOLLOW)
+        panel.set_xticks(list(places.values()), [at if named else f"{at:g}" for at in rows.values()])
+        panel.set(title=title, xlabel="" if named else "p (0: DPSGD, 1: SI-DPSGD)")
+        panel.margins(x=0.3 / len(rows))
+    axes[0, 0].set(ylabel=scale.LABEL)
+    scale.of_errors(axes[0, 0])
+    keys = axes[0, 0].get_legend_handles_labels()[0]
+    if frame.loc[frame["row"].isin({row for rows in panels.values() for row in rows}), "diverged"].any():
+        label = f"s.e. > {DIVERGED:g} points:\nnot all runs trained"
+        keys.append(Line2D([], [], color="grey", label=label, **HOLLOW))
     figure.legend(handles=keys, loc="outside right center", fontsize="small")
     figure.suptitle(table.title, fontsize="medium")
     plt.close(figure)

@@ -18,7 +18,8 @@ third, ``joint`` (:mod:`lib.grads.joint`), is for losses that depend on each oth
 be asked for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -59,13 +60,13 @@ def clipped_sum(
 
     An example with a non-finite gradient counts as zero; its norm is returned as it is.  An empty batch gives zeros.
     What the model draws, as dropout does, is drawn anew for every microbatch, and in the reference is the same for all
-    of its examples.  Autocast is off inside, and where a model has its own, gradients are clipped and summed in full
-    all the same: a bound of half precision is none.  Norms are products of float32 squares: the bound needs inputs of
-    layers that are no longer than 1e15, beside which output gradients of 1e-19 count as 0.
-    Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, parameters of half
-    precision, an unknown implementation, rows that cannot be shared out among the examples, a model that keeps
-    something of what it sees in a buffer, and for batch norm on batch statistics, where no example has a gradient of
-    its own; of private and public examples together, ``joint`` takes it.
+    of its examples.  Autocast and TF32 are off inside, and where a model has its own autocast, gradients are clipped
+    and summed in full all the same: a bound of half precision is none.  Norms are products of float32 squares: the
+    bound needs inputs of layers that are no longer than 1e15, beside which output gradients of 1e-19 count as 0.
+    Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, parameters of half or
+    of mixed precision, an unknown implementation, rows that cannot be shared out among the examples, a model that
+    keeps something of what it sees in a buffer, and for batch norm on batch statistics, where no example has a gradient
+    of its own; of private and public examples together, ``joint`` takes it.
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation: expected one of {', '.join(IMPLEMENTATIONS)}; got {implementation!r}")
@@ -81,7 +82,7 @@ def clipped_sum(
     norms = [torch.zeros(0, len(groups.names), dtype=next(iter(parameters.values())).dtype, device=x.device)]
     total = {}
     rows, size = _rows(x, y, most=1 if implementation == "joint" else None), microbatch_size or max(len(y), 1)
-    with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+    with torch.enable_grad(), torch.autocast(x.device.type, enabled=False), _without_tf32():
         for part_x, part_y in zip(x.split(size * rows), y.split(size), strict=True):
             if len(part_y):
                 uses.check_kept(model, loss, part_x, part_y)
@@ -91,6 +92,17 @@ def clipped_sum(
                     total[name] = total[name].add_(value) if name in total else value
     total = {name: total[name] if name in total else torch.zeros_like(p) for name, p in parameters.items()}
     return total, groups.named(torch.cat(norms))
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    """A GPU's convolutions have it by default: a sum can then be a thousandth longer than its norm was found to be."""
+    matmul, convolution = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, convolution
 
 
 def _rows(x: Tensor, y: Tensor, *, most: int | None) -> int:

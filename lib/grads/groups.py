@@ -22,8 +22,8 @@ class Groups:
     its entry in ``scales`` (1 where there is none).  ``parameters`` are the model's trainable ones, in order.  Where a
     gradient is one vector, ``stretches`` are neighbours that are clipped and scaled alike, ``{first's name: entries}``.
 
-    Raises ``ValueError`` for a clip norm that is not positive, a parameter in no group or of half precision, and a
-    group without any.
+    Raises ``ValueError`` for a clip norm that is not positive, a parameter in no group, of half precision or of
+    another precision than the first, and a group without any.
     """
 
     def __init__(
@@ -49,6 +49,8 @@ class Groups:
             self.of[parameter] = owners[max(under, key=len)]
             if value.dtype not in DTYPES:
                 raise ValueError(f"{parameter}: expected float32 or float64, which keep a bound; got {value.dtype}")
+            if value.dtype != (one := next(iter(self.parameters.values())).dtype):
+                raise ValueError(f"{parameter}: expected {one} as the model's first parameter; got {value.dtype}")
             place = self.of[parameter], self._scales.get(parameter)
             if place != alike:
                 first, alike = parameter, place

@@ -30,6 +30,11 @@ ROWS |= {
     name: ROWS[plain] | {"norm": "layer_without_affine", "activation": "relu"}
     for name, plain in {LN_PLAIN: PLAIN, LN_SI_DPSGD: SI_DPSGD}.items()
 }
+PANELS = {  # of the figure: each row's p, or its name
+    "LeNet-5, batches in a fixed order": POWERS,
+    "LN-LeNet-5, likewise": {LN_PLAIN: 0.0, LN_SI_DPSGD: 1.0},
+    "LeNet-5, amplified by sampling": {AMPLIFIED: "DPSGD", BANDED: "p = 1/2,\n4 bands"},
+}
 TUNED_AT = {8.0: 3.0}
 
 
