@@ -118,9 +118,11 @@ def test_figures_show_what_is_stored(fill):
     store = fill(TABLE, by_seed, seeds=2)
     panels = figures.against_column(TABLE, "cpu", store).axes
     axes = next(axes for axes in panels if axes.get_title() == "LeNet-5")
-    ours, crosses = axes.lines[0], axes.lines[-1]
+    ours, *_, crosses, failed = axes.lines
     assert ours.get_ydata().tolist() == pytest.approx([98.5] * 6)
     assert list(crosses.get_ydata()) == [99.2, 98.94, 98.4]
+    assert list(failed.get_xdata()) == [3, 4, 5]  # "no convergence"
+    assert failed.get_label() == "printed: no convergence"
     assert len(figures.search(TABLE, "cpu", store).axes) == 6
     line = figures.at_step_size(TABLE, "cpu", store, lr=0.003).axes[0].lines[0]
     assert line.get_ydata().tolist() == pytest.approx([60.0] * 6)

@@ -22,7 +22,8 @@ HOLLOW = {"color": "C0", "markerfacecolor": "white", "zorder": 5}  # what a sing
 
 def against_column(table: Table, tier: str, store: Store) -> Figure:
     """Accuracy against the table's column, a panel for each row, all on one scale: ours with its standard error,
-    hollow where a single run has none; what is printed as crosses, and a printed range as a line.
+    hollow where a single run has none; what is printed as crosses, a printed range as a line, "no convergence" as a
+    triangle near the bottom, above runs that fail likewise.
 
     A row of which there is nothing to show has no panel.
     """
@@ -45,6 +46,10 @@ def against_column(table: Table, tier: str, store: Store) -> Figure:
         for column, number in printed.items():
             if number.up_to is not None:
                 axes.plot([places[column]] * 2, [number.mean, number.up_to], "k-x")
+        failed = [i for column, i in places.items() if (row, column) in table.printed and column not in printed]
+        if failed:
+            near_the_bottom = {"transform": axes.get_xaxis_transform(), "fillstyle": "none"}
+            axes.plot(failed, [0.16] * len(failed), "kv", label="printed: no convergence", **near_the_bottom)
         axes.set(title=row)
         axes.set_xticks(range(len(table.columns)), report.heads(table), rotation=30)
     return _closed(_together(figure, report.title(table, tier)))
