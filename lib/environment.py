@@ -123,7 +123,7 @@ def _peak_memory(device: torch.device) -> int:
 
 def _version() -> tuple[str | None, bool | None]:
     """Commit of the code, and whether files of ``lib`` differ from it or are new; (None, None) outside a checkout."""
-    git = ["git", "-C", str(_REPOSITORY)]
+    git = ["git", "--no-optional-locks", "-C", str(_REPOSITORY)]  # it would rewrite the index, beside a commit too
     try:
         commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
         changed = subprocess.run([*git, "status", "--porcelain", "--", "lib"], check=True, capture_output=True).stdout

@@ -66,10 +66,10 @@ class Lease:
 
     @property
     def age(self) -> float:
-        """Seconds since the owner was last heard of; NaN once the lease is released."""
+        """Seconds since the owner was last heard of; NaN once the lease is released, or where nobody can tell."""
         try:
             return time.time() - self.path.stat().st_mtime
-        except FileNotFoundError:
+        except OSError:
             return math.nan
 
     @property
@@ -114,7 +114,7 @@ def leases(folder: Path, run_id: str = "*") -> Iterator[Lease]:
             yield Lease(path, **json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             continue
-        except (ValueError, TypeError):  # not yet written, or not by a lease
+        except (OSError, ValueError, TypeError):  # not to be read here, not yet written, or not by a lease
             yield Lease(path, None, None, None)
 
 

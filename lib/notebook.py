@@ -11,6 +11,7 @@ that is mistyped, in name or in value, is refused before anything is trained.
 import argparse
 import ast
 import base64
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -72,11 +73,14 @@ class Notebook:
         return "\n".join(lines)
 
     def run_missing(self) -> None:
-        """Train what is missing, with a progress bar."""
+        """Train what is missing, with a progress bar, within the plan's minutes for all exhibits together."""
         from lib import sweep  # torch is imported only where something is trained
 
+        plan, started = asdict(self.plan), time.monotonic()
         for exhibit in self.exhibits:
-            print(f"{exhibit.name}: {sweep.run(exhibit, **asdict(self.plan))}")
+            if self.plan.minutes is not None:
+                plan["minutes"] = max(0.0, self.plan.minutes - (time.monotonic() - started) / 60)
+            print(f"{exhibit.name}: {sweep.run(exhibit, **plan)}")
 
 
 def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | None) -> Table:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -57,13 +58,17 @@ def test_one_that_cannot_be_written_is_nobodys(tmp_path, monkeypatch):
 
 
 def test_a_file_server_that_stumbles_does_not_stop_who_has_it(tmp_path, monkeypatch):
-    def stale(*_):
+    def stale(*_, **__):
         raise OSError(errno.ESTALE, "stale file handle")
 
     lease = take(tmp_path)
     with monkeypatch.context() as server:
         server.setattr(os, "utime", stale)
         lease.beat()
+    with monkeypatch.context() as server:  # another's lease that was just given back
+        read = Path.read_text
+        server.setattr(Path, "read_text", lambda path, **how: (stale if path.suffix == ".lease" else read)(path, **how))
+        assert take(tmp_path) is None
     assert take(tmp_path) is None
 
 

@@ -1,6 +1,7 @@
 """The opening cell: every parameter checked, in name and in value."""
 
 import re
+from types import SimpleNamespace
 from typing import get_type_hints
 
 import nbformat
@@ -35,6 +36,14 @@ def test_it_says_how_many_runs_are_stored_and_missing():
     for line, total in zip(lines, (8 * 36 + 5 * 36, 8 * 6 + 5 * 12), strict=True):
         stored, missing = map(int, re.search(r"(\d+) runs stored, (\d+) missing", line).groups())
         assert total <= stored + missing <= 2 * total  # a search may have gone on beyond its grid
+
+
+def test_both_exhibits_are_trained_within_the_minutes(monkeypatch):
+    given, clock = [], iter([0.0, 0.0, 90.0])
+    monkeypatch.setattr("lib.notebook.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("lib.sweep.run", lambda table, *, minutes, **plan: given.append((table.name, minutes)))
+    Notebook(**GOOD | {"minutes": 2.0}).run_missing()
+    assert given == [("mnist_noise", 2.0), ("mnist_convergence", 0.5)]
 
 
 def test_a_notebook_may_have_no_figure():

@@ -1,5 +1,6 @@
 """Sweeps: order, budget, failures, and nothing lost when one is killed."""
 
+import itertools
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from conftest import make_run
 from lib import data, environment, sweep, tables
 from lib.lease import Lease
 from lib.store import Store, StoreError
-from lib.sweep import _work
+from lib.sweep import _clusters, _work
 from lib.sweep._pool import watched
 from lib.sweep._work import ClusterLost, WorkerDied
 from lib.tables import Table
@@ -218,6 +219,38 @@ def test_a_run_that_kills_its_workers_is_named_and_no_other_is_blamed(monkeypatc
     assert set(pool.asked[2:]) == {1}
 
 
+def test_a_folder_that_the_workers_do_not_share_is_told(monkeypatch):
+    monkeypatch.setattr(sweep, "UNSEEN", 3)
+    pool = Pool([make_run()])
+    monkeypatch.setattr(pool, "outcomes", lambda asked: ((run, sweep.STORED) for run in asked))
+    (told,) = pool.complete(monkeypatch).failed
+    assert told.endswith("stored by a worker, and not here: expected a folder that all workers share")
+
+
+class Future:
+    """What dask answers of a share: outcomes, or an error of its worker."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def result(self):
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def test_what_a_clusters_worker_raises_is_told_of_its_share_alone(monkeypatch):
+    errors = {name: type(name, (Exception,), {}) for name in ("CancelledError", "KilledWorker", "CommClosedError")}
+    library = SimpleNamespace(as_completed=lambda futures, timeout: futures, **errors)
+    for name in ("distributed", "distributed.comm"):
+        monkeypatch.setitem(sys.modules, name, library)
+    one, other = make_run(seed=0), make_run(seed=1)
+    of = {(one,): Future(ModuleNotFoundError("No module named 'lib'")), (other,): Future([(other, sweep.STORED)])}
+    client = SimpleNamespace(submit=lambda call, share, pure: of[share])
+    outcomes = dict(_clusters._by_dask(client, None, None, list(of)))
+    assert outcomes == {one: f"{one.words}-{one.id}: ModuleNotFoundError: No module named 'lib'", other: sweep.STORED}
+
+
 def test_a_lost_cluster_is_told_with_the_runs_that_failed_before(tmp_path, monkeypatch):
     def lost(call, shares):
         yield shares[0][0], "a run: ValueError: no"
@@ -374,6 +407,23 @@ class TestTogether:
         assert outcomes[runs[4]] == f"{runs[4].words}-{runs[4].id}: MemoryError: too much"
         assert nothing_is_left_over(tmp_path)
 
+    def test_all_of_a_share_are_heard_of_while_a_half_of_it_is_trained(self, tmp_path, monkeypatch):
+        """Or their worker, which is alive and busy, would be killed for a silent one."""
+        runs, heard = tuple(make_run(epochs=1, seed=seed) for seed in range(2)), []
+
+        def failing(asked, *, beat, **how):
+            files = list((tmp_path / sweep.RUNNING).glob("*.lease"))
+            for path in files:
+                os.utime(path, (0, 0))
+            beat()
+            heard.append([path.stat().st_mtime > 0 for path in files])
+            raise MemoryError("too much")
+
+        monkeypatch.setattr("lib.lease.TOUCH", -1.0)
+        monkeypatch.setattr(_work, "train_together", failing)
+        _work.work(runs, root=tmp_path, deadline=None, **OF_WORK)
+        assert heard == [[True, True]] * 3
+
     def test_one_that_cannot_be_written_is_named_and_the_others_are_stored(self, tmp_path, monkeypatch):
         runs, write = tuple(make_run(epochs=1, seed=seed) for seed in range(4)), Store.write
 
@@ -464,6 +514,17 @@ def test_who_watches_kills_its_silent_children_and_nobody_else(tmp_path):
         for process in waiting:
             process.kill()
             process.communicate()
+
+
+def test_who_watches_kills_nobody_after_a_pause_of_its_own(tmp_path, monkeypatch):
+    """Stopped and resumed, or suspended with its machine: its workers were, too."""
+    monkeypatch.setattr("lib.sweep._pool.time", SimpleNamespace(time=itertools.count(step=100).__next__))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        os.utime(held(tmp_path, "0" * 12, pid=child.pid, parent=os.getpid()), (0, 0))
+        with watched(tmp_path, silent=0.04):
+            time.sleep(0.3)
+        assert child.poll() is None
+        child.kill()
 
 
 def test_tidying_takes_the_checkpoint_of_a_stored_run(tmp_path):

@@ -35,6 +35,7 @@ TOGETHER = 64  # runs that a GPU trains at once, if they are alike; a CPU is ful
 SILENT = 600.0  # seconds without a step after which a worker is given up
 POLL = 1.0  # seconds between two looks for what other sweeps have finished
 DEATHS = 3  # of its workers, after which a run is given up
+UNSEEN = 60  # looks, after which a run that a worker stored is not where this sweep looks
 
 
 class SweepError(Exception):
@@ -69,7 +70,7 @@ def run(
     and ``SweepError`` at the end if runs failed.
     """
     plan = Plan(**plan)
-    root = Path(root if root is not None else folder(plan.tier))
+    root = Path(root if root is not None else folder(plan.tier)).resolve()  # a cluster's workers are elsewhere
     store = Store(root, read_only=False)
     if plan.precision == "bfloat16" and plan.scheduler is None and not environment.computes_in_bfloat16():
         warnings.warn("precision: this processor emulates bfloat16, which is slower than float32", stacklevel=2)
@@ -138,14 +139,20 @@ def _complete(
     What is stored can ask for more: a search goes on beyond its grid.  When a worker dies its pool dies with it, and
     any run that was in hand may be why: those come last, one at a time, so that none is blamed for another.
     """
-    given_up, unexplained, late = set(), 0, False
+    given_up, stored, unseen, unexplained, late = set(), set(), 0, 0, False
     while not late and unexplained < DEATHS and (wanted := [run for run in missing() if run.id not in given_up]):
+        unseen = unseen + 1 if stored.issuperset(run.id for run in wanted) else 0
+        if unseen == UNSEEN:
+            told = "stored by a worker, and not here: expected a folder that all workers share"
+            result.failed += [f"{run.words}-{run.id}: {told}" for run in wanted]
+            break
         elsewhere, died, bar.total = False, deaths(), bar.n + len(wanted)
         at_once = [run for run in wanted if not died[run.id]] or wanted[:1]
         try:
             for run, outcome in outcomes(at_once):
                 if outcome == STORED:
                     result.stored += 1
+                    stored.add(run.id)
                     bar.update()
                 elif outcome == ELSEWHERE:
                     elsewhere = True

@@ -44,6 +44,10 @@ def _by_dask(client: Any, until: float | None, call: Call, shares: Iterable[Shar
                 yield from future.result()
             except KilledWorker as error:
                 yield from _given_up(share, error)
+            except (CancelledError, CommClosedError):
+                raise
+            except Exception as error:
+                yield from _refused(share, error)
     except TimeoutError:
         yield from _left(of_future.values())
     except (CancelledError, CommClosedError) as error:
@@ -92,6 +96,8 @@ def _by_ray(until: float | None, call: Call, shares: Iterable[Share]) -> Iterato
             yield from ray.get(future)
         except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
             yield from _given_up(share, error)
+        except Exception as error:
+            yield from _refused(share, error)
 
 
 def _seconds(until: float | None) -> float | None:
@@ -102,6 +108,11 @@ def _left(shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
     left = [run for share in shares for run in share]
     warnings.warn(f"backend: expected workers; when time was up none had answered for {len(left)} runs", stacklevel=2)
     return ((run, UNFINISHED) for run in left)
+
+
+def _refused(share: Share, error: Exception) -> Iterator[tuple[Run, str]]:
+    """By a worker that has another Python, say, or none of this code."""
+    return ((run, f"{run.words}-{run.id}: {type(error).__name__}: {error}") for run in share)
 
 
 def _given_up(share: Share, error: Exception) -> Iterator[tuple[Run, str]]:

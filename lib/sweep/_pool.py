@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -52,7 +53,11 @@ def watched(running: Path, *, silent: float) -> Iterator[None]:
     over = threading.Event()
 
     def watch() -> None:
+        looked = time.time()
         while not over.wait(silent / 4):
+            paused, looked = time.time() - looked > silent / 2, time.time()
+            if paused:  # this process was, and its workers with it: they may have been silent no longer than that
+                continue
             with suppress(OSError):  # a worker that is gone by now, or a file server that does not answer
                 for lease in leases(running):
                     if lease.of_a_child and not lease.dead and lease.age > silent:

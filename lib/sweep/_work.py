@@ -79,6 +79,12 @@ def work(
         return [(run, UNFINISHED) for run in share]
     environment.keep_freed_memory()
     running, leases = root / RUNNING, {}
+
+    def beat() -> None:
+        """For the whole share: while one half of it is trained the other is in the same hands."""
+        for lease in leases.values():
+            lease.beat()
+
     try:
         for run in share:  # one by one: those that are taken are given back if the next cannot be
             if lease := Lease.take(running, run.id, silent=silent):
@@ -87,9 +93,9 @@ def work(
         for run in [run for run in leases if run in stored]:
             remove(_checkpoint(root, run))
             leases.pop(run).release()
-        how = {"device": _device() if spread else None, "deadline": deadline, "precision": precision}
+        how = {"device": _device() if spread else None, "deadline": deadline, "precision": precision, "beat": beat}
         with environment.set_up(threads):  # a sequential backend works in the process that asked
-            outcomes = _trained(list(leases.items()), table, root, how)
+            outcomes = _trained(list(leases), table, root, how)
         return [(run, outcomes.get(run, ELSEWHERE)) for run in share]
     except Exception as error:
         return [(run, _words(run, error)) for run in share]
@@ -100,19 +106,13 @@ def work(
         environment.give_back_memory()
 
 
-def _trained(leased: list[tuple[Run, Lease]], table: str, root: Path, how: Mapping[str, Any]) -> dict[Run, str]:
+def _trained(runs: list[Run], table: str, root: Path, how: Mapping[str, Any]) -> dict[Run, str]:
     """What became of each, trained as ``how`` says.  Runs that fail together, as for memory, are tried in halves."""
-    if not leased:
+    if not runs:
         return {}
-    runs = [run for run, _ in leased]
-
-    def beat() -> None:
-        for _, lease in leased:
-            lease.beat()
-
     files = [_checkpoint(root, run) for run in runs]
     try:
-        records = train_together(runs, checkpoints=files, beat=beat, **how)
+        records = train_together(runs, checkpoints=files, **how)
     except OutOfTime:
         return dict.fromkeys(runs, UNFINISHED)
     except Elsewhere:  # somebody pretrains what this run needs; other runs do not have to wait
@@ -122,8 +122,8 @@ def _trained(leased: list[tuple[Run, Lease]], table: str, root: Path, how: Mappi
             return {runs[0]: _words(runs[0], error)}
     else:
         return {run: _stored(run, record, table, root) for run, record in zip(runs, records, strict=True)}
-    half = len(leased) // 2  # out here, where the failed attempt's memory is free
-    return _trained(leased[:half], table, root, how) | _trained(leased[half:], table, root, how)
+    half = len(runs) // 2  # out here, where the failed attempt's memory is free
+    return _trained(runs[:half], table, root, how) | _trained(runs[half:], table, root, how)
 
 
 def _stored(run: Run, record: Record, table: str, root: Path) -> str:
