@@ -13,7 +13,7 @@ from typing import Any
 
 from lib.plan import Plan
 from lib.run import Run
-from lib.sweep._work import UNFINISHED, Call, ClusterLost, Outcomes, Share
+from lib.sweep._work import UNFINISHED, Call, ClusterLost, Outcomes, Share, words
 
 
 @contextmanager
@@ -46,8 +46,8 @@ def _by_dask(client: Any, until: float | None, call: Call, shares: Iterable[Shar
                 yield from _given_up(share, error)
             except (CancelledError, CommClosedError):
                 raise
-            except Exception as error:
-                yield from _refused(share, error)
+            except Exception as error:  # of a worker that has another Python, say, or none of this code
+                yield from ((run, words(run, error)) for run in share)
     except TimeoutError:
         yield from _left(of_future.values())
     except (CancelledError, CommClosedError) as error:
@@ -97,7 +97,7 @@ def _by_ray(until: float | None, call: Call, shares: Iterable[Share]) -> Iterato
         except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
             yield from _given_up(share, error)
         except Exception as error:
-            yield from _refused(share, error)
+            yield from ((run, words(run, error)) for run in share)
 
 
 def _seconds(until: float | None) -> float | None:
@@ -108,11 +108,6 @@ def _left(shares: Iterable[Share]) -> Iterator[tuple[Run, str]]:
     left = [run for share in shares for run in share]
     warnings.warn(f"backend: expected workers; when time was up none had answered for {len(left)} runs", stacklevel=2)
     return ((run, UNFINISHED) for run in left)
-
-
-def _refused(share: Share, error: Exception) -> Iterator[tuple[Run, str]]:
-    """By a worker that has another Python, say, or none of this code."""
-    return ((run, f"{run.words}-{run.id}: {type(error).__name__}: {error}") for run in share)
 
 
 def _given_up(share: Share, error: Exception) -> Iterator[tuple[Run, str]]:

@@ -98,7 +98,7 @@ def work(
             outcomes = _trained(list(leases), table, root, how)
         return [(run, outcomes.get(run, ELSEWHERE)) for run in share]
     except Exception as error:
-        return [(run, _words(run, error)) for run in share]
+        return [(run, words(run, error)) for run in share]
     finally:
         for lease in leases.values():
             with suppress(OSError):  # of a file server: nobody touches it any more, so it ends by itself
@@ -119,7 +119,7 @@ def _trained(runs: list[Run], table: str, root: Path, how: Mapping[str, Any]) ->
         return dict.fromkeys(runs, ELSEWHERE)
     except Exception as error:
         if len(runs) == 1:
-            return {runs[0]: _words(runs[0], error)}
+            return {runs[0]: words(runs[0], error)}
     else:
         return {run: _stored(run, record, table, root) for run, record in zip(runs, records, strict=True)}
     half = len(runs) // 2  # out here, where the failed attempt's memory is free
@@ -134,7 +134,7 @@ def _stored(run: Run, record: Record, table: str, root: Path) -> str:
     except AlreadyStored:  # this worker was silent for so long that another took over
         outcome = ELSEWHERE
     except Exception as error:
-        return _words(run, error)
+        return words(run, error)
     remove(_checkpoint(root, run))
     return outcome
 
@@ -143,7 +143,8 @@ def _checkpoint(root: Path, run: Run) -> Path:
     return root / RUNNING / f"{run.id}.checkpoint"
 
 
-def _words(run: Run, error: Exception) -> str:
+def words(run: Run, error: Exception) -> str:
+    """What is told of a run that failed."""
     return f"{run.words}-{run.id}: {type(error).__name__}: {error}"
 
 
