@@ -24,7 +24,8 @@ class Convolution:
         pixels = padded(layer, inputs[0][:1])[0, 0].numel()
         d_out, (c_in, *kernel) = layer.out_channels // layer.groups, layer.weight[0].shape
         d_in = c_in * kernel[0] * kernel[1]
-        self.gram, self._terms = gram_is_smaller(positions, d_in, d_out), d_in + d_out
+        self._shape, self._terms = (layer.groups, d_in, d_out), d_in + d_out
+        self.gram = gram_is_smaller(positions, d_in, d_out)
         # By arithmetic, of which a gradient's counts twice, for its memory.
         less = pixels**2 * c_in + positions**2 * d_out < 2 * positions * d_in * d_out
         self.gram_is_faster = less and len(inputs) == 1
@@ -73,9 +74,12 @@ class Convolution:
         return (norms + rounding(a.shape[3], a.dtype) * lengths[0] * lengths[1]).square().sum(1)
 
     def _each(self) -> Tensor:
-        """The gradients, (B, G, D_in, D_out)."""
-        parts = self._chunks(self._bytes_of_patches)
-        return torch.cat([self._patches(part) @ self._outputs(part).mT for part in parts])
+        """The gradients, (B, G, D_in, D_out); each chunk's are written where they stay, and not put together after."""
+        gradients = self.gradients[0].new_empty(len(self.inputs[0]), *self._shape)
+        for part in self._chunks(self._bytes_of_patches):
+            a, b = self._patches(part).flatten(0, 1), self._outputs(part).mT.flatten(0, 1)
+            torch.bmm(a, b, out=gradients[part].flatten(0, 1))
+        return gradients
 
     def _chunks(self, bytes_each: int) -> Iterator[slice]:
         return chunks(len(self.inputs[0]), bytes_each, self.inputs[0].device)
