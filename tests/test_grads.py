@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from lib import models, registry
-from lib.grads import IMPLEMENTATIONS, Groups, clipped_sum
+from lib.grads import IMPLEMENTATIONS, Groups, chunks, clipped_sum
 from lib.layers import NoisyConv2d, NoisyLinear, NoisyLSTM, held_noise, set_weight_noise
 
 LOSS = partial(F.cross_entropy, reduction="none")
@@ -95,6 +95,21 @@ def test_normalisation(examples, channels, size):
         nn.Linear(channels * size * size, 3),
     )
     check(model, torch.randn(examples, 1, size, size), classes(examples))
+
+
+@pytest.mark.parametrize("limit", [1, 4_000, 11_000])  # bytes: of one example each, or of 2 or 3 and one that is left
+def test_a_batch_in_chunks(limit, monkeypatch):
+    monkeypatch.setitem(chunks.CHUNK_BYTES, "cpu", limit)
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3, groups=2),  # 36 positions: the gradients, which are kept
+        nn.GroupNorm(2, 4),
+        nn.Conv2d(4, 8, 3, stride=2),  # 4: the gradients, for their norms alone
+        nn.Tanh(),
+        nn.Conv2d(8, 8, 2),  # 1: inner products
+        nn.Flatten(),
+        nn.Linear(8, 3),
+    )
+    check(model, torch.randn(7, 2, 8, 8), classes(7))
 
 
 @pytest.mark.parametrize("padding_idx", [None, 0])
