@@ -15,7 +15,7 @@ from lib.accounting import Event
 N, L, EPOCHS = 1437, 100, 3
 Q, PERIOD = L / N, N // L
 STEPS = EPOCHS * PERIOD
-SETTINGS = {"epochs": EPOCHS, "batch_size": L, "optimizer": "sgd", "clip_norm": 0.5, "noise_multiplier": 3.0}
+SETTINGS = {"lr": 1.0, "epochs": EPOCHS, "batch_size": L, "optimizer": "sgd", "clip_norm": 0.5, "noise_multiplier": 3.0}
 METHODS = {
     "dpsgd": {},
     "batch_clipping": {"mini_set_size": 1},

@@ -104,6 +104,15 @@ def test_in_turns_it_is_poisson_sampling_of_every_fourth_step():
 
 
 @pytest.mark.parametrize("run", [correlated(), banded()], ids=["fixed order", "in turns"])
+def test_noise_that_float32_cannot_hold_is_refused(run):
+    """It would be 0, and the gradients beside it not."""
+    model = models.build(run.model)
+    method = methods.build(replace(run, clip_norm=1e-45), N, model)
+    with pytest.raises(ValueError, match=r"noise: expected .* at least 1e-30; got 2e-45"):
+        method.backward(model, torch.rand(2, 1, 28, 28), torch.arange(2), 0)
+
+
+@pytest.mark.parametrize("run", [correlated(), banded()], ids=["fixed order", "in turns"])
 def test_noise_from_a_budget_keeps_to_it(run):
     block = build(replace(run, noise_multiplier=None, epsilon=2.0)).privacy()
     assert block["proven"]["epsilon"] == pytest.approx(2.0, rel=1e-3)

@@ -47,6 +47,14 @@ class TestTheClippedMeanOfAMiniSet:
         found = self.clipped(model, lambda outputs, y: outputs.sum(1), x, classes(4), Groups(model, 1.0))["weight"]
         assert 1 - 1e-5 < float(found.double().norm()) <= 1 + 1e-7
 
+    @pytest.mark.parametrize("length", [1e30, 1e34, 1.3e37, 1e38])
+    def test_nor_is_a_huge_gradient_whose_factor_float32_rounds(self, length):
+        """C/‖g‖ = 1e-45 is 1.4e-45 there; where it is so small the gradient is left out."""
+        model, x = nn.Linear(2, 1, bias=False), torch.full((1, 2), length)
+        found = self.clipped(model, lambda outputs, y: outputs.sum(1), x, classes(1), Groups(model, 1e-7))["weight"]
+        norm = float(found.double().norm())
+        assert norm == 0 if length > 1e31 else norm == pytest.approx(1e-7)
+
     def test_what_is_not_finite_and_what_is_empty_is_zero(self):
         model, x = nn.Linear(2, 3), torch.tensor([[1.0, math.nan]])
         for part in (x, x[:0]):

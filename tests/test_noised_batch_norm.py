@@ -109,6 +109,14 @@ def test_the_noise_is_that_of_all_channels_released_together():
 
 
 class TestInDPSGD:
+    def test_noise_that_float32_cannot_hold_is_refused(self):
+        """It would be 0, and the averages of the activations not."""
+        run = private(statistics_clip_norm=1e-44)
+        model = models.build(run.model, norm=run.norm)
+        method = methods.build(run, N, model)
+        with pytest.raises(ValueError, match=r"noise: expected .* at least 1e-30; got"):
+            method.backward(model, torch.rand(L, 1, 28, 28), torch.arange(L) % 10, 0)
+
     def test_noise_of_weights_and_statistics_make_up_the_budget(self):
         """1/z² = 1/z_g² + 1/z_s²: one Gaussian mechanism in two parts."""
         model = models.build("lenet5", norm=NOISED["norm"])

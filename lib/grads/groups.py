@@ -10,6 +10,7 @@ from torch import Tensor, nn
 Group = str | tuple[str, ...]  # the name of a module or parameter, or several
 WHOLE = ""  # the name of the one group when the whole gradient is clipped
 DTYPES = (torch.float32, torch.float64)  # of half precision a clipped sum is longer than C, and a small square 0
+SMALLEST = torch.finfo(torch.float32).tiny  # a smaller factor is rounded, up to twice itself
 LEAST = 1e-15  # a norm as long as this comes out as 0, where squares of 10⁸ numbers are too small for float32
 
 
@@ -70,9 +71,13 @@ class Groups:
         return torch.stack([reduce(torch.add, of_group) for of_group in members], dim=-1).sqrt()
 
     def factors(self, norms: Tensor) -> Tensor:
-        """What each gradient is multiplied with, (…, groups): min(1, C/‖g‖); 0 for all where one ‖g‖ is not finite."""
+        """What each gradient is multiplied with, (…, groups): min(1, C/‖g‖), or 0 where float32 cannot hold that.
+
+        0 for all groups where one ‖g‖ is not finite.
+        """
         factors = (norms.new_tensor(self._norms) / norms.clamp(min=LEAST)).clamp(max=1.0)
-        return torch.where(norms.isfinite().all(dim=-1, keepdim=True), factors, 0.0)
+        usable = norms.isfinite().all(dim=-1, keepdim=True) & (factors >= SMALLEST)
+        return torch.where(usable, factors, 0.0)
 
     def reach(self, parameter: str) -> float:
         """How long the clipped, unscaled part of ``parameter`` can be: its group's C ÷ its scale."""

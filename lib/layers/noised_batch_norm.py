@@ -64,8 +64,10 @@ class NoisedBatchNorm(nn.Module):
         ``noise_multiplier`` is noise std ÷ sensitivity of everything that is released together.  Where an example is
         replaced the means move by up to 2 S_µ and the squares by no more: the 2 of the event's sensitivity covers both.
         """
-        noise = gaussian.fill(torch.empty_like(self.sums), noise_multiplier * math.sqrt(2 * released), generator)
+        std = noise_multiplier * math.sqrt(2 * released)
+        noise = gaussian.fill(torch.empty_like(self.sums), std, generator)
         for row, sensitivity in zip(noise, sensitivities(self.clip_norm, expected_batch_size), strict=True):
+            gaussian.check_std(std * sensitivity)
             row *= sensitivity
         mean, square = self.sums / expected_batch_size + noise
         variance = (square - mean.square()).clamp(min=LEAST_VARIANCE)

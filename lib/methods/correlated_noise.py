@@ -19,6 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 from torch import Tensor, nn
 
+from lib import gaussian
 from lib.accounting import Spectrum
 from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, check_norm
 from lib.methods.dpsgd import may_differ as may_differ
@@ -53,6 +54,7 @@ class CorrelatedNoise(DPSGD):
         super().leave(model, total, step)
 
     def noise(self, name: str, parameter: Tensor, std: float) -> Tensor:
+        gaussian.check_std(std)  # which multiplies what is drawn
         fresh, kept = self._draw(parameter, 1.0), len(self._weights)
         if not kept:
             return std * fresh

@@ -163,7 +163,8 @@ class DPSGD(Method):
                 why = str(error)
             else:
                 why = f"{self.sensitivity}, accountant {prover}"
-                return self._block({"epsilon": proven, "assumes": assumes, "why": why})
+                if proven is not None or not self.budget.noise_multiplier:  # of a tiny δ the next may have one
+                    return self._block({"epsilon": proven, "assumes": assumes, "why": why})
         return self._block({"epsilon": None, "assumes": assumes, "why": why})
 
     @property

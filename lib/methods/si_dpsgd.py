@@ -9,6 +9,7 @@ means differ by the sum of all participations (:mod:`lib.accounting`, ``si_dpsgd
 **The claimed ε is not proven; see notebook 06.**
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +23,7 @@ from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, check_norm, finite
 from lib.methods.dpsgd import may_differ as may_differ
 from lib.run import Run
 
-FINE = 1024  # times the last digit of the largest first weight: noise beside which rounding is nothing
+FINE = 32  # times what rounding moves all weights together: a move of µ to which it adds 0.1 % or less
 SETTINGS = CLIPPED_AND_NOISED | {"clipped", "statistics", "test_at", "first_weights"}
 
 
@@ -33,7 +34,8 @@ class SIDPSGD(DPSGD):
         super().__init__(run, examples, model)
         self._means: list[Tensor] = []
         self._std = 0.0
-        self._largest = max(float(parameter.detach().abs().max()) for parameter in _trained(model))
+        first = torch.cat([parameter.detach().flatten() for parameter in _trained(model)])
+        self._rounding = torch.finfo(torch.float32).eps * float(torch.linalg.vector_norm(first))
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
         if step == 0 and self.run.first_weights == "noised":
@@ -91,16 +93,18 @@ class SIDPSGD(DPSGD):
     def _unproven(self) -> str:
         """Why nothing is proven; "" where something is.
 
-        µ is rounded to float32 before it is noised, which no post-processing of the noise is: an example that moves it
-        by less than a weight is rounded to can move it by as much, and the noise has to hide that.
+        µ is rounded to float32 before it is noised, which no post-processing of the noise is: an example that moves a
+        weight by less than its last digit can move it by as much.  So the η_t C/L that an example moves µ by, at least
+        in some step, has to be long beside all last digits together, ε_float32 ‖θ_0‖; how large the noise is does not
+        matter.
         """
         if self.run.statistics == "mixed":
             return MIXED
         if self.run.test_at == "mu":
             return "µ_T is used without noise"
-        steps = [self.run.lr * self.lr_factor(step) * self.noise_std(step) for step in range(self.steps)]
-        if 0 < min(steps, default=0.0) < FINE * torch.finfo(torch.float32).eps * self._largest * self.run.batch_size:
-            return "the noise on the weights is so small that their rounding tells examples apart"
+        moves = [self.run.lr * self.lr_factor(step) * self.clip_norm(step) for step in range(self.steps)]
+        if min(moves, default=math.inf) < FINE * self._rounding * self.run.batch_size:
+            return "an example moves the weights by so little that their rounding tells it apart"
         return ""
 
     def _moved(self) -> float:
