@@ -11,7 +11,7 @@ from lib.tables import cifar10_dpsgd_bn, cifar10_si_dpsgd
 
 NOISE, FIGURE, PUBLIC, SI = "cifar10_noise", "cifar10_convergence", "cifar10_dpsgd_bn", "cifar10_si_dpsgd"
 POOR = 5.0  # points below BN-VGG at ε = ∞ from which a network's public features are called poor
-HARM = 2.0  # points below σ = 0 that do not yet "harm the performance"; the BN rows as printed lose up to 1.5
+HARM = 2.0  # points below σ = 0 that are not yet "harming the performance"; the BN rows as printed lose up to 1.5
 REACHED = (40.0, 60.0)  # validation accuracies (%) to which the epochs are counted
 ONE_NORM_MORE = {"ResNet-18-mod": "ResNet-18", "VGG-16-mod": "VGG-16"}
 ONE_AT_THE_END = {"ResNet-18": "BN-ResNet-18", "VGG-16": "BN-VGG-16"}
