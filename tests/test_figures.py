@@ -45,6 +45,13 @@ def test_several_columns_are_panels_on_one_scale_and_the_legend_has_what_is_show
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ours ± s.e."]  # nothing is printed
 
 
+@pytest.mark.parametrize(("name", "column", "shown"), [("mnist_si_dpsgd", 0.1, 6), ("bc_equal_epsilon", 2.0, 0)])
+def test_where_nothing_is_stored_a_column_has_what_is_printed_alone(fill, name, column, shown):
+    table = tables.load(name)
+    axes = figures.at_column(table, "cpu", fill(table, lambda *_: None), column=column).axes[0]
+    assert len(axes.get_yticklabels()) == shown
+
+
 def test_columns_that_share_a_search_are_one_and_all_panels_have_the_same_steps(fill):
     """cifar10_noise is searched once for σ = 0 and 0.01 and once for 1 and 2."""
     table = tables.load("cifar10_noise")

@@ -76,7 +76,8 @@ def at_columns(table: Table, tier: str, store: Store, *, columns: Sequence[Colum
     frame = frame[frame["n"] > 0]
     shown = {}
     for column in columns:
-        ours = frame[[value == column or (column is None and pd.isna(value)) for value in frame["column"]]]
+        of_column = [value == column or (column is None and pd.isna(value)) for value in frame["column"]]
+        ours = frame.loc[of_column]  # frame[[]], where nothing is stored, would be a frame without columns
         printed = {row: numbers[column].mean for row in table.rows if column in (numbers := printed_of(table, row))}
         shown[column] = ours.set_index("row"), printed
     rows = [row for row in table.rows if any(row in ours.index or row in told for ours, told in shown.values())]
