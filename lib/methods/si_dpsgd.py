@@ -94,9 +94,8 @@ class SIDPSGD(DPSGD):
         """Why nothing is proven; "" where something is.
 
         µ is rounded to float32 before it is noised, which no post-processing of the noise is: an example that moves a
-        weight by less than its last digit can move it by as much.  So the η_t C/L that an example moves µ by, at least
-        in some step, has to be long beside all last digits together, ε_float32 ‖θ_0‖; how large the noise is does not
-        matter.
+        weight by less than its last digit can move it by as much.  So the η_t C/L that an example moves µ by has
+        to be long, in every step, beside all last digits together, 2⁻²³ ‖θ_0‖; how large the noise is does not matter.
         """
         if self.run.statistics == "mixed":
             return MIXED
