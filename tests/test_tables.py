@@ -92,6 +92,15 @@ def test_a_cell_that_gives_no_run_and_a_grid_that_nothing_judges_are_refused():
         replace(table, tuning=None, cell=lambda *_, **__: None)
 
 
+def test_a_cell_that_forgets_its_seed_is_refused():
+    """Its record would be found under every seed, and whoever counts them would never end."""
+    table = tables.load("mnist_noise")
+    forgotten = replace(table, cell=lambda *args, seed, **how: table.cell(*args, seed=0, **how))
+    assert forgotten.cell("LeNet-5", 1.0, seed=0, tier="cpu", lr=0.1).seed == 0
+    with pytest.raises(ValueError, match=r"^mnist_noise: cell: expected a Run with seed=1 for 'LeNet-5'; got 0"):
+        forgotten.cell("LeNet-5", 1.0, seed=1, tier="cpu", lr=0.1)
+
+
 def test_a_notebook_that_there_is_not_is_refused(monkeypatch):
     mine = SimpleNamespace(TABLE=replace(tables.load("mnist_noise"), name="mine", notebook="09_mine"))
     monkeypatch.setattr(registry, "load", lambda room, name: mine)

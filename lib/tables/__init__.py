@@ -151,6 +151,8 @@ def _of_a_tier(name: str, make: Callable[..., Run], at: Mapping[str, Column]) ->
         run = make(row, at.get(check_tier(tier), column), tier=tier, **settings)
         if not isinstance(run, Run):
             raise ValueError(f"{name}: expected a Run for {row!r}; got {run!r}")
+        if run.seed != (seed := settings.get("seed", run.seed)):  # else a reader finds the next seed's record for ever
+            raise ValueError(f"{name}: expected a Run with seed={seed!r} for {row!r}; got {run.seed!r}")
         return run
 
     checked.made_of = make
