@@ -505,7 +505,7 @@ def test_the_step_size_falls_over_the_runs_epochs_wherever_its_budget_ends_it():
     assert method.lr_factor(method.steps) == pytest.approx(1 - method.steps / whole)
 
 
-def test_nothing_is_proven_where_the_last_steps_noise_is_rounded_away():
+def test_nothing_is_proven_where_rounding_makes_the_last_steps_moves_longer():
     proven = build(private(method="si_dpsgd", lr=0.1, lr_schedule="exponential", lr_decay=1e-6)).privacy()["proven"]
     assert proven["epsilon"] is None
     assert proven["why"].endswith("their rounding tells it apart")
