@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from lib import tf32
+
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _GLIBC = platform.libc_ver()[0] == "glibc"
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of malloc.h
@@ -46,7 +48,7 @@ def describe(
         "data_sha256": data_sha256,
         "flags": {
             "threads": torch.get_num_threads(),
-            "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
+            "tf32": tf32.is_allowed(),
             "together": together,
             "precision": precision,
             "flush_denormal": _flushes_denormal(),
@@ -55,11 +57,6 @@ def describe(
             "draws": 2,  # that make one of noise, see lib.gaussian; records without it have one
         },
     }
-
-
-def full_precision() -> None:
-    """No TF32 on a GPU: torch's default for convolutions, with which a clipped sum can be a thousandth too long."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
 def computes_in_bfloat16() -> bool:

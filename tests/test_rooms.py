@@ -31,10 +31,11 @@ WITHOUT_TORCH = {
     "reproduce": {"ledger", "notebook", "plan", "registry", "run", "store", "tables", "tuning"},
 }
 WITH_TORCH = {
+    "tf32": set(),
     "gaussian": set(),
     "layers": {"gaussian"},
     "models": {"layers", "registry", "run"},  # of run the names of norms
-    "grads": {"layers"},
+    "grads": {"layers", "tf32"},
     "audit": {
         *("accounting", "data", "environment", "gaussian", "generators", "grads", "layers", "methods", "models", "run"),
         *("store", "tables", "train"),
@@ -47,14 +48,15 @@ WITH_TORCH = {
     "data": set(),
     "preprocessing": {"data"},
     "pca": {"data"},
-    "environment": set(),
+    "environment": {"tf32"},
     "train": {
         *("data", "environment", "generators", "grads", "layers", "lease", "methods", "models", "pca"),
-        *("preprocessing", "registry", "run", "store"),
+        *("preprocessing", "registry", "run", "store", "tf32"),
     },
     "sweep": {"data", "environment", "lease", "plan", "run", "store", "tables", "train", "tuning"},
     "bench": {
         *("environment", "gaussian", "generators", "grads", "layers", "methods", "models", "registry", "run", "store"),
+        "tf32",
     },
 }
 RULES = WITHOUT_TORCH | WITH_TORCH

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lib import environment, registry
+from lib import environment, registry, tf32
 from lib.store import BENCHMARKS, check_writable, measured, write_measured
 
 Step = Callable[[], None]
@@ -114,7 +114,7 @@ def run(names: list[str] | None = None) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     benches = {name: registry.load("bench", name) for name in names or registry.names("bench")}
     check_writable(BENCHMARKS)
-    environment.full_precision()  # as in training
+    tf32.forbid()  # as in training
     for name, bench in benches.items():
         started, clock = datetime.now(UTC), time.perf_counter()
         try:

@@ -18,14 +18,14 @@ third, ``joint`` (:mod:`lib.grads.joint`), is for losses that depend on each oth
 be asked for.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from lib import tf32
 from lib.grads import fast, joint, reference, uses
 from lib.grads.groups import Group as Group
 from lib.grads.groups import Groups
@@ -82,7 +82,7 @@ def clipped_sum(
     norms = [torch.zeros(0, len(groups.names), dtype=next(iter(parameters.values())).dtype, device=x.device)]
     total = {}
     rows, size = _rows(x, y, most=1 if implementation == "joint" else None), microbatch_size or max(len(y), 1)
-    with torch.enable_grad(), torch.autocast(x.device.type, enabled=False), _without_tf32():
+    with torch.enable_grad(), torch.autocast(x.device.type, enabled=False), tf32.forbidden():
         for part_x, part_y in zip(x.split(size * rows), y.split(size), strict=True):
             if len(part_y):
                 uses.check_kept(model, loss, part_x, part_y)
@@ -92,17 +92,6 @@ def clipped_sum(
                     total[name] = total[name].add_(value) if name in total else value
     total = {name: total[name] if name in total else torch.zeros_like(p) for name, p in parameters.items()}
     return total, groups.named(torch.cat(norms))
-
-
-@contextmanager
-def _without_tf32() -> Iterator[None]:
-    """A GPU's convolutions have it by default: a sum can then be a thousandth longer than its norm was found to be."""
-    matmul, convolution = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, convolution
 
 
 def _rows(x: Tensor, y: Tensor, *, most: int | None) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from lib import environment, methods, store
+from lib import environment, methods, store, tf32
 from lib.run import Run
 from lib.run.allowed import PRECISIONS
 from lib.train import pretrained
@@ -83,7 +83,7 @@ def train_together(
         raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}; got {precision!r}")
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     environment.reset_peak_memory(device)
-    environment.full_precision()
+    tf32.forbid()
 
     def finish(pretraining: Run, path: Path, beat: Callable[[], None]) -> Training:
         return _finished([pretraining], device, deadline, [path], beat)[0]
