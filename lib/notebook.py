@@ -94,7 +94,8 @@ def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | N
     if columns is not None:
         kind = type(table.columns[-1])  # papermill may hand over 64.0 for 64, and 1 for 1.0
         if not _listed(columns) or not all(_fits(column, kind, table) for column in columns):
-            expected = f"None or {'whole ' * (kind is int)}numbers, as the table's {', '.join(map(str, table.columns))}"
+            numbers = "whole numbers" if kind is int else "numbers above 0" if table.column == "epsilon" else "numbers"
+            expected = f"None or {numbers}, as the table's {', '.join(map(str, table.columns))}"
             raise ValueError(f"columns: expected {expected}; got {columns!r}")
         table = replace(table, columns=tuple(column if column is None else kind(column) for column in columns))
     return table
@@ -102,14 +103,15 @@ def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | N
 
 def _listed(values: object) -> bool:
     """Whether they are a list of one or more, each once."""
-    return isinstance(values, (list, tuple)) and 0 < len(values) == len(set(map(str, values)))
+    return isinstance(values, (list, tuple)) and len(values) > 0 and all(values.count(value) == 1 for value in values)
 
 
 def _fits(column: object, kind: type, table: Table) -> bool:
     """Whether ``column`` may be one of the table's: a number, whole for ``kind`` int, or None if the table has it."""
     if column is None:
         return None in table.columns
-    return type(column) in (int, float) and (kind is float or float(column).is_integer())
+    number = type(column) in (int, float) and (kind is float or float(column).is_integer())
+    return number and (table.column != "epsilon" or column > 0)
 
 
 def check_parameters(history: Sequence[str], names: Sequence[str]) -> None:

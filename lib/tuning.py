@@ -45,16 +45,15 @@ def points(table: Table, row: Row, column: Column, tier: str, store: Store) -> l
 def reachable(table: Table, row: Row, column: Column, tier: str) -> list[Point]:
     """The cell's grid, and beyond either end of it the points that a search can come to.
 
-    A grid of one setting goes on by the ratio of its last two points; tier ``smoke`` has no more than its two.
+    Step sizes alone go on, by the ratio of the last two; tier ``smoke`` has no more than its two.
     """
     found = table.points(row, column, tier)
-    if tier == "smoke" or len(table.grid) != 1 or len(found) < 2:
+    if tier == "smoke" or [*table.grid] != ["lr"] or len(found) < 2:
         return found
-    (name,) = table.grid
-    below, above = found[0][name] / found[1][name], found[-1][name] / found[-2][name]
+    below, above = found[0]["lr"] / found[1]["lr"], found[-1]["lr"] / found[-2]["lr"]
     for _ in range(BEYOND):
-        first, last = (float(f"{end[name] * ratio:.4g}") for end, ratio in ((found[0], below), (found[-1], above)))
-        found = [{name: first}, *found, {name: last}]
+        first, last = (float(f"{end['lr'] * ratio:.4g}") for end, ratio in ((found[0], below), (found[-1], above)))
+        found = [{"lr": first}, *found, {"lr": last}]
     return found
 
 
@@ -88,9 +87,9 @@ def _chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> 
 
 
 def at_an_end(table: Table, row: Row, column: Column, tier: str, store: Store) -> bool:
-    """Whether further steps in one direction were not tried, and might be better than the chosen point."""
+    """Whether further step sizes in one direction were not tried, and might be better than the chosen one."""
     found = _searched(table, row, column, tier, store)
-    if not found:
+    if not found or [*table.grid] != ["lr"]:
         return False
     scores = _scores(table, row, column, tier, store, found)
     return scores.index(max(scores)) == 0 or chosen(table, row, column, tier, store) == found[-1]

@@ -91,10 +91,15 @@ def test_a_column_that_is_a_whole_number_stays_one(column):
         ({"table": "mnist_si_dpsgd", "rows": ["LATENT [5]"]}, "rows: expected None or a list of some of DPSGD [1], "),
         ({"columns": 0.1}, "columns: expected None or numbers, as the table's 0.0, "),
         ({"columns": [0.1, 0.1]}, "columns: expected None or numbers, as the table's 0.0, "),
+        ({"columns": [1, 1.0]}, "columns: expected None or numbers, as the table's 0.0, "),
         ({"columns": []}, "columns: expected None or numbers, as the table's 0.0, "),
         ({"columns": ["0.5"]}, "columns: expected None or numbers, as the table's 0.0, "),
         ({"columns": [None]}, "columns: expected None or numbers, as the table's 0.0, "),
         ({"columns": [True]}, "columns: expected None or numbers, as the table's 0.0, "),
+        (
+            {"table": "mnist_si_dpsgd", "figure": None, "columns": [0.0]},
+            "columns: expected None or numbers above 0, as the table's None, 7.0, ",
+        ),
         (
             {"table": "bc_batch_size", "columns": [64.5]},
             "columns: expected None or whole numbers, as the table's 64, 128, 256, 512, 1024; got [64.5]",

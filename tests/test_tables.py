@@ -55,8 +55,6 @@ class TestEveryTable:
 
     def test_printed_numbers_belong_to_cells(self, table):
         assert set(table.printed) <= set(product(table.rows, table.columns))
-        assert set(table.not_run) <= set(table.rows)
-        assert set(table.notes) <= set(TIERS)
         assert all(cell.mean is None or 0 < cell.mean < 100 for cell in table.printed.values())
 
     @pytest.mark.parametrize("tier", TIERS)
@@ -99,6 +97,56 @@ def test_a_cell_that_forgets_its_seed_is_refused():
     assert forgotten.cell("LeNet-5", 1.0, seed=0, tier="cpu", lr=0.1).seed == 0
     with pytest.raises(ValueError, match=r"^mnist_noise: cell: expected a Run with seed=1 for 'LeNet-5'; got 0"):
         forgotten.cell("LeNet-5", 1.0, seed=1, tier="cpu", lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rows": ()}, r"rows: expected a tuple of one or more, each once; got \(\)"),
+        ({"rows": ("LeNet-5", "LeNet-5")}, "rows: expected a tuple of one or more, each once"),
+        ({"rows": "LeNet-5"}, "rows: expected a tuple of one or more, each once; got 'LeNet-5'"),
+        ({"columns": (1, 1.0)}, "columns: expected a tuple of one or more, each once"),
+        ({"grid": {"lr": ()}}, "grid: lr: expected a tuple of one or more, each once"),
+        ({"grid": {"step": (0.1,)}}, "grid: expected a field of Run; got 'step'"),
+    ],
+)
+def test_a_table_of_nothing_or_of_one_thing_twice_is_refused(changed, message):
+    with pytest.raises(ValueError, match=f"^mnist_noise: {message}"):
+        replace(tables.load("mnist_noise"), **changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"printed": {("LeNet5", 1.0): Printed(98.0)}}, r"printed: expected some of LeNet-300-100, .*; got 'LeNet5'"),
+        ({"printed": {("LeNet-5", 0.2): Printed(98.0)}}, r"printed: expected some of 0.0, 0.01, .*; got 0.2"),
+        ({"not_run": {"LATENT": "why"}}, "not_run: expected some of LeNet-300-100, .*; got 'LATENT'"),
+        ({"notes": {"gpu": "less"}}, "notes: expected some of smoke, cpu, paper; got 'gpu'"),
+    ],
+)
+def test_what_is_said_of_no_row_column_or_tier_is_refused(changed, message, monkeypatch):
+    mine = SimpleNamespace(TABLE=replace(tables.load("mnist_noise"), **changed))
+    monkeypatch.setattr(registry, "load", lambda room, name: mine)
+    with pytest.raises(ValueError, match=f"^mnist_noise: {message}"):
+        tables.load("mnist_noise")
+
+
+def test_a_search_without_validation_examples_is_refused_before_it_is_trained():
+    table = tables.load("mnist_noise")
+    forgotten = replace(table, tuning=lambda *args, **how: replace(table.tuning(*args, **how), validation_examples=0))
+    with pytest.raises(
+        ValueError, match=r"tuning: expected a Run with validation_examples, .*; got none for 'LeNet-5'"
+    ):
+        forgotten.tuning("LeNet-5", 1.0, tier="cpu", lr=0.1)
+
+
+@pytest.mark.parametrize(("columns", "at"), [((0.5, None), 0.5), ((None, 0.5), 0.5), ((7.0, 1.0), 1.0)])
+def test_in_tier_smoke_the_middle_finite_column_is_searched(columns, at):
+    table = tables.load("mnist_si_dpsgd")
+    cut = replace(table, columns=columns)
+    searched = {column: cut.tuning("DPSGD (LeNet-5)", column, tier="smoke", lr=1.0) for column in columns}
+    expected = replace(table, columns=(at,)).tuning("DPSGD (LeNet-5)", at, tier="smoke", lr=1.0)
+    assert set(searched.values()) == {expected}
 
 
 def test_a_notebook_that_there_is_not_is_refused(monkeypatch):

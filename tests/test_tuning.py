@@ -6,6 +6,7 @@ import pytest
 from conftest import make_record
 
 from lib import registry, report, tables, tuning
+from lib.run import Run
 from lib.store import Store
 
 TABLE = tables.load("mnist_noise")
@@ -83,6 +84,29 @@ def test_the_smallest_that_is_as_good_as_a_larger_best_needs_no_smaller_one(tmp_
     store = scored(tmp_path, [79.9, 80, 30, 20, 10, 10, 10, 10])
     assert asked(store) == list(TABLE.grid["lr"])
     assert not tuning.at_an_end(TABLE, *CELL, "cpu", store)
+
+
+@pytest.mark.parametrize(
+    "grid", [{"batch_size": (64, 128)}, {"momentum": (0.0, 0.9)}, {"lr": (0.01, 0.1), "momentum": (0.0, 0.9)}]
+)
+def test_what_is_no_step_size_alone_is_searched_within_its_grid(tmp_path, grid):
+    """Beyond 0.9 there is no momentum, and 256 or 0.01 of nothing."""
+
+    def cell(row, column, *, seed, tier, **point):
+        settings = {"dataset": "digits", "model": "lenet5", "lr": 0.1, "epochs": 1, "batch_size": 64} | point
+        return Run(**settings, optimizer="sgd", weight_noise_std=column, seed=seed)
+
+    def search(row, column, *, tier, **point):
+        return replace(cell(row, column, seed=0, tier=tier, **point), validation_examples=100)
+
+    table = replace(TABLE, rows=("LeNet-5",), cell=cell, tuning=search, grid=grid)
+    store, of_grid = Store(tmp_path, read_only=False), table.points(*CELL, "cpu")
+    for accuracy, run in enumerate(tuning.runs(table, *CELL, "cpu", store), start=80):
+        store.write("mnist_noise", make_record(run, 99.9, accuracy))
+    assert len(store) == len(of_grid)
+    assert tuning.points(table, *CELL, "cpu", store) == of_grid
+    assert tuning.chosen(table, *CELL, "cpu", store) in of_grid
+    assert not tuning.at_an_end(table, *CELL, "cpu", store)
 
 
 def test_half_a_grid_chooses_nothing(tmp_path):

@@ -112,20 +112,33 @@ class Table:
         In tier ``smoke`` one search serves a row, that of its middle column: there the way is tried out, not the
         numbers.
 
-        ``ValueError`` for a column that no run has, and for a cell or a tuning that does not take what it is given.
+        ``ValueError`` for rows, columns and a grid of nothing, or of one thing twice; for a field that no run has; and
+        for a cell or a tuning that does not take what it is given.
         """
-        if self.column not in Run.__dataclass_fields__:
-            raise ValueError(f"{self.name}: column: expected a field of Run; got {self.column!r}")
+        lists = {"rows": self.rows, "columns": self.columns} | {f"grid: {name}": v for name, v in self.grid.items()}
+        for name, values in lists.items():
+            if not isinstance(values, tuple) or not values or any(values.count(value) > 1 for value in values):
+                raise ValueError(f"{self.name}: {name}: expected a tuple of one or more, each once; got {values!r}")
+        for name, setting in [("column", self.column), *(("grid", setting) for setting in self.grid)]:
+            if setting not in Run.__dataclass_fields__:
+                raise ValueError(f"{self.name}: {name}: expected a field of Run; got {setting!r}")
         point = {} if self.tuning is None else dict.fromkeys(self.grid)
         for name, settings in (("cell", {"seed": 0, "tier": "smoke", **point}), ("tuning", {"tier": "smoke", **point})):
             if (make := getattr(self, name)) is not None:
                 make = getattr(make, "made_of", make)  # of a table that is made of another, with other columns
                 expected = f"{self.name}: {name}: expected {name}(row, column, *, {', '.join(settings)})"
                 registry.check_call(expected, make, "row", 0.0, **settings)
-                in_smoke = {"smoke": self.columns[len(self.columns) // 2]} if name == "tuning" else {}
+                in_smoke = {"smoke": self._middle} if name == "tuning" else {}
                 object.__setattr__(self, name, cache(_of_a_tier(f"{self.name}: {name}", make, in_smoke)))
         if self.grid and self.tuning is None:
             raise ValueError(f"{self.name}: tuning: expected the run that judges a point of the grid; got None")
+
+    @property
+    def _middle(self) -> Column:
+        """The middle column; where that is ε = ∞, the nearest that is not."""
+        middle = len(self.columns) // 2
+        nearest = sorted(range(len(self.columns)), key=lambda i: (self.columns[i] is None, abs(i - middle)))
+        return self.columns[nearest[0]]
 
     def points(self, row: Row, column: Column, tier: str) -> list[dict[str, Any]]:
         """The candidates among which a cell is tuned; none for an untuned one.
@@ -153,6 +166,8 @@ def _of_a_tier(name: str, make: Callable[..., Run], at: Mapping[str, Column]) ->
             raise ValueError(f"{name}: expected a Run for {row!r}; got {run!r}")
         if run.seed != (seed := settings.get("seed", run.seed)):  # else a reader finds the next seed's record for ever
             raise ValueError(f"{name}: expected a Run with seed={seed!r} for {row!r}; got {run.seed!r}")
+        if "seed" not in settings and not run.validation_examples:
+            raise ValueError(f"{name}: expected a Run with validation_examples, which judge it; got none for {row!r}")
         return run
 
     checked.made_of = make
@@ -162,8 +177,9 @@ def _of_a_tier(name: str, make: Callable[..., Run], at: Mapping[str, Column]) ->
 def load(name: str) -> Table:
     """The table in ``lib/tables/<name>.py``.
 
-    ``ValueError``, listing the tables, if there is no such file, and if what it defines is not a table of its name or
-    has a notebook that is not among those beside this package (an installed copy may have none).
+    ``ValueError``, listing the tables, if there is no such file, and if what it defines is not a table of its name,
+    says something of a row, column or tier that it has not, or has a notebook that is not among those beside this
+    package (an installed copy may have none).
     """
     table = getattr(registry.load("tables", name), "TABLE", None)
     if getattr(table, "name", None) != name:
@@ -171,12 +187,25 @@ def load(name: str) -> Table:
             f"lib/tables/{name}.py: expected TABLE, a Table with name={name!r}, under which its records are stored; "
             f"got {'none' if table is None else repr(getattr(table, 'name', table))}"
         )
+    _check_keys(table)
     notebooks = sorted(path.stem for path in _NOTEBOOKS.glob("*.ipynb"))
     if notebooks and table.notebook not in notebooks:
         raise ValueError(
             f"lib/tables/{name}.py: expected notebook to be one of {', '.join(notebooks)}; got {table.notebook!r}"
         )
     return table
+
+
+def _check_keys(table: Table) -> None:
+    for name, found, allowed in (
+        ("printed", [row for row, _ in table.printed], table.rows),
+        ("printed", [column for _, column in table.printed], table.columns),
+        ("not_run", table.not_run, table.rows),
+        ("notes", table.notes, TIERS),
+    ):
+        for key in found:
+            if key not in allowed:
+                raise ValueError(f"{table.name}: {name}: expected some of {', '.join(map(str, allowed))}; got {key!r}")
 
 
 def check_tier(tier: str) -> str:
