@@ -1,6 +1,7 @@
 """The bench compares like with like; how fast anything is, is not a test's business."""
 
 import time
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -101,7 +102,7 @@ def test_what_a_machine_cannot_tell_is_said_and_leaves_what_is_stored(monkeypatc
 
 def test_every_variant_of_public_batch_norm_is_measured(monkeypatch):
     monkeypatch.setattr(public_batch_norm, "TEST_IMAGES", 3)
-    monkeypatch.setattr(public_batch_norm, "peak_memory", lambda make, size, device: 2.0)
+    monkeypatch.setattr(public_batch_norm, "peak_memory", lambda makes, size, device: {name: {} for name in makes})
     steps, test = public_batch_norm.measure(torch.device("cpu"), rounds=1, size=8).values()
     assert list(steps) == list(public_batch_norm.STEPS)
     assert steps["plain"]["ratio"] == 1.0
@@ -127,7 +128,21 @@ def test_the_loop_over_images_gives_what_the_batches_give(monkeypatch):
 
 @pytest.mark.slow
 def test_peak_memory_is_that_of_one_step():
-    assert bench.peak_memory(_allocates, 50, torch.device("cpu")) == pytest.approx(50, abs=15)
+    found = bench.peak_memory({"one": _allocates, "other": _allocates}, 50, torch.device("cpu"))
+    assert [numbers["mebibytes"] for numbers in found.values()] == pytest.approx([50, 50], abs=15)
+    assert found["one"]["memory"] == 1.0
+
+
+def test_where_the_system_does_not_tell_memory_a_bench_is_stored_without(monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "RESET_PEAK", tmp_path / "nowhere")
+    monkeypatch.setattr(bench, "BENCHMARKS", tmp_path)
+    monkeypatch.setattr(public_batch_norm, "TEST_IMAGES", 3)
+    monkeypatch.setattr(public_batch_norm, "BATCH", 8)
+    cpu = torch.device("cpu")
+    results = public_batch_norm.measure(cpu, rounds=1, size=8)
+    bench.write("public_batch_norm", results, cpu, seconds=1.0, started=datetime.now(UTC))
+    stored = bench.stored("public_batch_norm", "cpu")["results"]["LeNet-5, a step"]
+    assert stored["plain"].keys() == {"ratio", "low", "high", "milliseconds", "batch_size"}
 
 
 def _allocates(size: int, device: torch.device):

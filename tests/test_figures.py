@@ -188,13 +188,13 @@ def test_an_accountant_that_does_not_cover_the_sampling_has_no_number():
     assert frame.loc["pld", fixed] > frame.loc["pld", poisson]
 
 
-@pytest.mark.parametrize("memory", [0.9, math.nan])
+@pytest.mark.parametrize("memory", [{"memory": 0.9}, {}])
 def test_speed_has_a_panel_for_each_network_and_leaves_out_what_was_not_measured(memory):
-    numbers = {"ratio": 1.2, "low": 1.1, "high": 1.4, "memory": memory}
+    numbers = {"ratio": 1.2, "low": 1.1, "high": 1.4} | memory
     figure = speed.ratios({"LeNet-5": {"non-private": numbers}, "ResNet-18": {"non-private": numbers}}, aim=1.5)
     assert [axes.get_title() for axes in figure.axes] == ["LeNet-5", "ResNet-18"]
     dots = [line for line in figure.axes[0].lines if line.get_label() == "peak memory"]
-    assert [list(line.get_xdata()) for line in dots] == ([] if math.isnan(memory) else [[memory]])
+    assert [list(line.get_xdata()) for line in dots] == [[number] for number in memory.values()]
     assert [text.get_text() for text in figure.axes[0].texts] == ["1.20"] + ["0.90"] * len(dots)
     (aim,) = (line for line in figure.axes[1].lines if line.get_label() == "aim")
     assert list(aim.get_xdata()) == [1.5, 1.5]

@@ -5,7 +5,6 @@ ratio to the first variant and its quartiles.  One file of this folder is one be
 """
 
 import gc
-import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -21,6 +20,7 @@ from lib import environment, registry, tf32
 from lib.store import BENCHMARKS, check_writable, measured, write_measured
 
 Step = Callable[[], None]
+Make = Callable[[int, torch.device], Step]  # of a batch size
 Numbers = dict[str, float]
 WARM_UP = 3
 RESET_PEAK = Path("/proc/self/clear_refs")
@@ -49,20 +49,27 @@ def ratios(steps: dict[str, Step], *, rounds: int) -> dict[str, Numbers]:
     return result
 
 
-def peak_memory(make: Callable[[int, torch.device], Step], size: int, device: torch.device) -> float:
-    """MiB that a step of ``make(size, device)`` needs beyond what is held before it.
+def peak_memory(makes: dict[str, Make], size: int, device: torch.device) -> dict[str, Numbers]:
+    """{variant: numbers}: MiB that a step needs beyond what is held before it, and the ratio to the first variant's.
 
-    On a CPU it is what the process holds at most, so the step runs in a fresh one; NaN where the system is not Linux.
+    On a CPU it is what the process holds at most, so every step runs in a fresh one.  There are no numbers on a CPU
+    where the system is not Linux.
     """
+    if device.type != "cuda" and not RESET_PEAK.exists():
+        return {name: {} for name in makes}
+    found = {name: _peak_of_one(make, size, device) for name, make in makes.items()}
+    base = next(iter(found.values()))
+    return {name: {"mebibytes": mebibytes, "memory": mebibytes / base} for name, mebibytes in found.items()}
+
+
+def _peak_of_one(make: Make, size: int, device: torch.device) -> float:
     if device.type == "cuda":
         return _peak(make, size, device)
-    if not RESET_PEAK.exists():
-        return math.nan
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_peak, make, size, device).result()
 
 
-def _peak(make: Callable[[int, torch.device], Step], size: int, device: torch.device) -> float:
+def _peak(make: Make, size: int, device: torch.device) -> float:
     make(2, device)()  # what the libraries set up at their first call is there before
     once = make(size, device)
     gc.collect()

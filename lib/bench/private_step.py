@@ -151,13 +151,9 @@ def measure(device: torch.device, networks: dict[str, tuple[int, int]] = NETWORK
     """{network: {variant: numbers}}."""
     results = {}
     for name, (size, rounds) in networks.items():
-        steps, memory = {}, {}
-        for variant, make in variants().items():
-            steps[variant] = make(name, size, device)
-            steps[variant]()
-            memory[variant] = peak_memory(partial(make, name), size, device)
-        results[name] = ratios(steps, rounds=rounds)
-        base = next(iter(memory.values()))
+        makes = {variant: partial(make, name) for variant, make in variants().items()}
+        memory = peak_memory(makes, size, device)
+        results[name] = ratios({variant: make(size, device) for variant, make in makes.items()}, rounds=rounds)
         for variant, numbers in results[name].items():
-            numbers |= {"mebibytes": memory[variant], "memory": memory[variant] / base, "batch_size": size}
+            numbers |= memory[variant] | {"batch_size": size}
     return results

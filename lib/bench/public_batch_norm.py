@@ -90,9 +90,9 @@ def tested(loop: bool, device: torch.device) -> Step:
 def measure(device: torch.device, *, rounds: int = ROUNDS, size: int = BATCH) -> dict[str, dict[str, Numbers]]:
     """{"LeNet-5, a step" | "LeNet-5, v2's test phase": {variant: numbers}}."""
     steps = ratios({variant: step(variant, size, device) for variant in STEPS}, rounds=rounds)
-    memory = {variant: peak_memory(partial(step, variant), size, device) for variant in STEPS}
+    memory = peak_memory({variant: partial(step, variant) for variant in STEPS}, size, device)
     for variant, numbers in steps.items():
-        numbers |= {"mebibytes": memory[variant], "memory": memory[variant] / memory["plain"], "batch_size": size}
+        numbers |= memory[variant] | {"batch_size": size}
     loops = {"in batches": tested(loop=False, device=device), "one image at a time": tested(loop=True, device=device)}
     test = ratios(loops, rounds=min(rounds, TEST_ROUNDS))
     return {

@@ -1,6 +1,5 @@
 """What a step costs, as bars: ratios of time and of peak memory to the first variant's, as the non-private step's."""
 
-import math
 from collections.abc import Iterable
 
 import matplotlib.pyplot as plt
@@ -29,7 +28,7 @@ def ratios(results: dict[str, dict[str, dict[str, float]]], *, aim: float | None
         spread = [[m - a for m, a in zip(middle, low, strict=True)], [b - m for m, b in zip(middle, high, strict=True)]]
         axes.barh(at, [m - 1 for m in middle], left=1, height=2 * APART, label="time")
         axes.errorbar(middle, at, xerr=spread, fmt="none", ecolor="black", elinewidth=1.5)
-        memory = {name: v["memory"] for name, v in numbers.items() if math.isfinite(v.get("memory", math.nan))}
+        memory = {name: v["memory"] for name, v in numbers.items() if "memory" in v}
         below = [variants.index(name) + APART for name in memory]
         if memory:
             axes.plot(list(memory.values()), below, "ko", markersize=4, label="peak memory")
@@ -40,7 +39,6 @@ def ratios(results: dict[str, dict[str, dict[str, float]]], *, aim: float | None
         axes.set(title=network, xlabel=f"× {next(iter(numbers))}, log scale", xscale="log")
         axes.grid(visible=False, axis="y")
     found = [n for of in results.values() for v in of.values() for n in (v["low"], v["high"], v.get("memory", 1.0))]
-    found = [number for number in found if math.isfinite(number)]
     axes.set(xlim=(min(0.95, 0.9 * min(found)), 1.5 * max(1.5, *found)))  # with room for the numbers
     scale.plain_ticks(axes.xaxis, FixedLocator(TICKS))
     panels[0, 0].set_yticks(range(len(variants)), variants)
