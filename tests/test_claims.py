@@ -91,6 +91,24 @@ def test_a_curve_that_never_arrives_is_infinitely_slow(fill):
     assert BY_NAME["Large noise: slower by a factor of order 7"].judge("cpu", store).status == "fails"
 
 
+def test_a_curve_to_compare_with_that_never_arrives_leaves_it_open(fill):
+    """Whether the other one does or not; there is no factor to be told."""
+    for arrives in ([98.0], [50.0]):
+        store = fill(FIGURE, lambda row, column, seed, last=arrives: last if column == 10 else [50.0])
+        judged = BY_NAME["Large noise: slower by a factor of order 7"].judge("cpu", store)
+        assert judged.status == "open"
+        assert "95 % within ∞ epochs at σ = 1" in judged.evidence
+        assert "nan" not in judged.evidence
+        assert "×" not in judged.evidence
+
+
+def test_a_cell_that_the_table_has_not_is_named(fill):
+    with pytest.raises(
+        ValueError, match=r"cell: expected one of \('LeNet-300-100', 0\.0\), .*; got \('LeNet5', 1\.0\)"
+    ):
+        claims.cells("mnist_noise", "cpu", Store("nowhere"))["LeNet5", 1.0]
+
+
 def test_curves_that_are_missing_leave_the_claims_about_them_open(fill):
     store = fill(FIGURE, lambda row, column, seed: None)
     assert {claim.judge("cpu", store).status for claim in claims.of("mnist_convergence")} == {"open"}

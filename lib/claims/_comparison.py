@@ -16,6 +16,13 @@ DOUBT = 0.05  # two-sided
 NOT_OUTDONE = {"at_an_end": False, "outdone": None}
 
 
+class _Cells(dict[tuple[Row, Column], dict]):
+    """By row and column; ``ValueError`` for a cell that the table has not, which a claim may have misspelt."""
+
+    def __missing__(self, cell: tuple[Row, Column]) -> dict:
+        raise ValueError(f"cell: expected one of {', '.join(map(str, self))}; got {cell!r}")
+
+
 def cells(name: str, tier: str, store: Store) -> dict[tuple[Row, Column], dict]:
     """The lines of the table's summary, by cell, with more: ``one_run``, what a single run's standard error is taken
     for (that of all repeated cells, pooled), with so many degrees of ``freedom``; and ``outdone``, what is stored of
@@ -23,7 +30,7 @@ def cells(name: str, tier: str, store: Store) -> dict[tuple[Row, Column], dict]:
     a network keeps to this one, too.
     """
     table = tables.load(name)
-    found = dict(zip(table.cells, report.summary(table, tier, store).to_dict("records"), strict=True))
+    found = _Cells(zip(table.cells, report.summary(table, tier, store).to_dict("records"), strict=True))
     repeated = [(cell["n"] - 1, cell["n"] * cell["stderr"] ** 2) for cell in found.values() if cell["n"] > 1]
     pooled = sum(freedom * variance for freedom, variance in repeated) / max(1, sum(freedom for freedom, _ in repeated))
     estimated = math.sqrt(pooled) > ONE_RUN

@@ -113,11 +113,13 @@ def factor_seven(
         # one step size; the searched one is evidence of what it rests on, and does not decide.
         least, most = (at_10 - 1) / at_1, at_10 / (at_1 - 1) if at_1 > 1 else math.inf
         ok = True if least >= 3.5 and most <= 14 else False if least > 14 or most < 3.5 else None
-        ok = ok if math.isfinite(at_10) else too_short
+        factor = f", × {least:.1f} to {most:.1f}"
+        if not math.isfinite(at_1):  # nothing to compare with
+            ok, factor = None, ""
+        elif not math.isfinite(at_10):
+            ok = too_short
         seeds = min(found[row, sigma]["n"] for sigma in (1.0, 10.0))
-        times = (
-            f"{accuracy:g} % within {at_1:.1f} epochs at σ = 1 and {at_10:.1f} at σ = 10, × {least:.1f} to {most:.1f}"
-        )
+        times = f"{accuracy:g} % within {at_1:.1f} epochs at σ = 1 and {at_10:.1f} at σ = 10{factor}"
         times = times.replace("inf", "∞") + f" ({seeds})"
         (judged if row == table.rows[0] else beside).append((ok, f"{row}: {times}"))
     return verdict(judged, beside=beside)
