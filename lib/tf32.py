@@ -19,6 +19,7 @@ _PLACES = (
 
 
 def is_allowed() -> bool:
+    """Whether torch may round, anywhere, to TF32 or to bfloat16."""
     return not {"tf32", "bf16"}.isdisjoint(place.fp32_precision for place in _PLACES)
 
 
