@@ -210,8 +210,8 @@ Tensor empty_strided(Sizes size, Sizes stride, std::optional<c10::ScalarType> dt
                                            c10::dtype_or_default(dtype));
 }
 
-Tensor copy(const Tensor& from, const Tensor& to, bool) {
-  if (to.device().is_cpu()) waits++;
+Tensor copy(const Tensor& from, const Tensor& to, bool non_blocking) {
+  if (to.device().is_cpu() || (from.device().is_cpu() && !non_blocking)) waits++;
   Names names;
   names.cpu(to).copy_(names.cpu(from));
   return to;

@@ -389,6 +389,13 @@ def test_bad_arguments_are_refused(how, message):
         clipped_sum(model, LOSS, torch.ones(1, 2), classes(1), **how)
 
 
+@pytest.mark.parametrize("clip_norm", [1.0, {"0": 1.0}])
+def test_a_model_with_nothing_to_train_is_refused(clip_norm):
+    model = nn.Sequential(nn.Linear(2, 3)).requires_grad_(False)
+    with pytest.raises(ValueError, match="model: expected a parameter that is trained; got Sequential without any"):
+        clipped_sum(model, LOSS, torch.ones(1, 2), classes(1), clip_norm=clip_norm)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_parameters_of_half_precision_are_refused(dtype):
     """Their clipped sum would be longer than C."""

@@ -14,7 +14,8 @@ from torch import nn
 
 from lib import accounting, grads, methods, models, registry
 from lib.layers import WithPublic
-from lib.methods import dpsgd
+from lib.methods import _gradient_norms, dpsgd
+from lib.methods._gradient_norms import GradientNorms
 from lib.run import Run
 from lib.train import train
 
@@ -82,6 +83,7 @@ class TestMemory:
             return grads.clipped_sum(*of, microbatch_size=microbatch_size, **how)
 
         monkeypatch.setattr(dpsgd, "clipped_sum", clipped_sum)
+        monkeypatch.setattr(_gradient_norms, "clipped_sum", clipped_sum)
         return sizes
 
     def test_as_many_are_gone_through_at_once_as_it_holds(self, tried):
@@ -92,6 +94,20 @@ class TestMemory:
         torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-6)
         method.summed(model, x, y, 1)
         assert tried == [256, 128, 64, 32, 16, 16]
+
+    def test_so_are_they_under_individual_clipping_as_batch_clipping_has_it(self, tried):
+        model, (x, y) = models.build("lenet5"), data(60)
+        total = build(private(method="batch_clipping", clip_norm=0.1), model).summed(model, x, y, 0)
+        expected, _ = grads.clipped_sum(model, dpsgd.cross_entropy, x, y, clip_norm=0.1)
+        torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-6)
+        assert tried == [256, 128, 64, 32, 16]
+
+    def test_so_are_public_examples_whose_gradients_are_measured(self, tried):
+        model, public = models.build("lenet5"), data(30)
+        norms, measured = GradientNorms(30).measure(model, public), GradientNorms(20)
+        assert tried == [256, 128, 64, 32, 16]
+        first = measured.measure(model, public)
+        torch.testing.assert_close({name: norm[:20] for name, norm in norms.items()}, first)
 
     def test_examples_that_share_statistics_are_not_torn_apart(self, tried):
         settings = {"norm": "public_batch_without_affine", "statistics": "mixed", "public_examples": 5}

@@ -41,8 +41,12 @@ class Groups:
                 raise ValueError(f"{where}: expected a number of more than 0, math.inf to clip nothing; got {norm!r}")
         self.names, self._norms, self._scales = list(norms), list(norms.values()), dict(scales or {})
         self.of, self.stretches, alike = {}, {}, None
+        self._copies: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self.model, self.parameters = model, {name: p for name, p in model.named_parameters() if p.requires_grad}
         owners = {member: i for i, name in enumerate(self.names) for member in _members(name)}
+        if not self.parameters:
+            raise ValueError(f"model: expected a parameter that is trained; got {type(model).__name__} without any")
+        one = next(iter(self.parameters.values()))
         for parameter, value in self.parameters.items():
             under = [n for n in owners if n == WHOLE or parameter == n or parameter.startswith(f"{n}.")]
             if not under:
@@ -50,8 +54,8 @@ class Groups:
             self.of[parameter] = owners[max(under, key=len)]
             if value.dtype not in DTYPES:
                 raise ValueError(f"{parameter}: expected float32 or float64, which keep a bound; got {value.dtype}")
-            if value.dtype != (one := next(iter(self.parameters.values())).dtype):
-                raise ValueError(f"{parameter}: expected {one} as the model's first parameter; got {value.dtype}")
+            if value.dtype != one.dtype:
+                raise ValueError(f"{parameter}: expected {one.dtype} as the model's first parameter; got {value.dtype}")
             place = self.of[parameter], self._scales.get(parameter)
             if place != alike:
                 first, alike = parameter, place
@@ -75,9 +79,16 @@ class Groups:
 
         0 for all groups where one ‖g‖ is not finite.
         """
-        factors = (norms.new_tensor(self._norms) / norms.clamp(min=LEAST)).clamp(max=1.0)
+        factors = (self._beside(norms) / norms.clamp(min=LEAST)).clamp(max=1.0)
         usable = norms.isfinite().all(dim=-1, keepdim=True) & (factors >= SMALLEST)
         return torch.where(usable, factors, 0.0)
+
+    def _beside(self, norms: Tensor) -> Tensor:
+        """The C_h in their precision, on their device: copied once, as a GPU is waited for whenever it is given one."""
+        place = norms.dtype, norms.device
+        if place not in self._copies:
+            self._copies[place] = norms.new_tensor(self._norms)
+        return self._copies[place]
 
     def reach(self, parameter: str) -> float:
         """How long the clipped, unscaled part of ``parameter`` can be: its group's C ÷ its scale."""

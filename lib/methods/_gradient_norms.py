@@ -8,26 +8,31 @@ import math
 
 from torch import Tensor, nn
 
-from lib.grads import clipped_sum
+from lib.grads import Groups, clipped_sum
 from lib.layers import statistics_of
 from lib.methods import Public
-from lib.methods.dpsgd import MICROBATCH, cross_entropy
+from lib.methods._at_once import MICROBATCH, AtOnce
+from lib.methods.dpsgd import cross_entropy
 
 
 class GradientNorms:
     """‖∇_h f(w; ξ)‖ for every parameter tensor h and the first ``examples`` public ξ, and their means so far."""
 
     def __init__(self, examples: int) -> None:
-        self.examples = examples
+        self.examples, self._at_once = examples, AtOnce()
         self.means: dict[str, list[float | None]] = {}  # "<layer's class> <tensor>" → a value for each measurement
 
     def measure(self, model: nn.Module, public: Public) -> dict[str, Tensor]:
         """``{parameter name: norms (n,)}``, of the examples where all are finite."""
         (inputs, labels), names = public, [name for name, p in model.named_parameters() if p.requires_grad]
         x, y = inputs[: self.examples], labels[: self.examples]
-        how = {"clip_norm": dict.fromkeys(names, math.inf), "microbatch_size": MICROBATCH[x.device.type]}
+        each = Groups(model, dict.fromkeys(names, math.inf))
+
+        def found(size: int) -> dict[str, Tensor]:
+            return clipped_sum(model, cross_entropy, x, y, clip_norm=each, microbatch_size=size)[1]
+
         with statistics_of(model, inputs):
-            _, norms = clipped_sum(model, cross_entropy, x, y, **how)
+            norms = self._at_once.fit(lambda: max(1, self._at_once(MICROBATCH[x.device.type])), found)
         finite = sum(norm.isfinite() for norm in norms.values()) == len(norms)
         norms = {name: norm[finite] for name, norm in norms.items()}
         for name, norm in norms.items():

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from lib import gaussian
-from lib.grads import Groups, check_buffers, clipped_mean, clipped_sum
+from lib.grads import Groups, check_buffers, clipped_mean
 from lib.methods import Public, refuse
 from lib.methods._converged import Converged
-from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, MICROBATCH, check_norm, cross_entropy
+from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, check_norm, cross_entropy
 from lib.run import Run
 
 SETTINGS = CLIPPED_AND_NOISED | {"pca_noise_multiplier", "mini_set_size", "averaged_over", "fix_converged"}
@@ -46,8 +46,6 @@ class BatchClipping(DPSGD):
         self.mixed_precision = run.mini_set_size > 1  # a mean gradient is float32 before it is clipped
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
         self._converged = Converged(model) if run.fix_converged != "never" else None
-        self._groups: Groups | None = None  # of this epoch, this model and this clip norm
-        self._grouped_for: tuple[nn.Module, float] | None = None
         self._buffers_checked = False
         # What the optimiser follows, of every step: one vector, for the same reason as in clipped_mean.
         whole = Groups(model, math.inf)
@@ -59,25 +57,15 @@ class BatchClipping(DPSGD):
         if self._converged:
             self._converged.fix(model)
 
-    def groups(self, model: nn.Module, step: int) -> Groups:
-        """What is clipped together at ``step``, and to which norm."""
-        return Groups(model, self.clip_norm(step))
-
     def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
         """Σ_j [g(S_j)]_C, before noise: what one example, replaced, moves by at most 2C."""
-        total = self._summed(model, x, y, step)
-        return self._groups.parts(total)
+        return self.grouped(model, step).parts(self._summed(model, x, y, step))
 
     def _summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> Tensor:
         """The same as one vector."""
-        if self._grouped_for != (asked := (model, self.clip_norm(step))):
-            self._groups, self._grouped_for = self.groups(model, step), asked
-        groups = self._groups
         if self.run.mini_set_size == 1:
-            total, _ = clipped_sum(
-                model, cross_entropy, x, y, clip_norm=groups, microbatch_size=MICROBATCH[x.device.type]
-            )
-            return torch.cat([part.flatten() for part in total.values()])
+            return torch.cat([part.flatten() for part in super().summed(model, x, y, step).values()])
+        groups = self.grouped(model, step)
         if len(x) > 1 and not self._buffers_checked:  # what a mini-set changes besides its gradient is not clipped
             check_buffers(model, x)
             self._buffers_checked = True
@@ -93,7 +81,7 @@ class BatchClipping(DPSGD):
         return sum(others, start=total)
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
-        total, z, groups = self._summed(model, x, y, step), self.noise_multiplier(step), self._groups
+        total, z, groups = self._summed(model, x, y, step), self.noise_multiplier(step), self.grouped(model, step)
 
         def std(name: str) -> float:
             of_name = z * groups.reach(name) if z else 0.0

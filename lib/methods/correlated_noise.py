@@ -46,7 +46,8 @@ class CorrelatedNoise(DPSGD):
         moved *= self.budget.events[-1].sensitivity
         self.sensitivity = f"sensitivity {moved:.4g} C of S = A^{run.noise_power:g}"
         self._recursive = not in_order
-        self._weights = np.trim_zeros((-spectrum.strategy if self._recursive else spectrum.noise)[1:], "b")
+        weights = np.trim_zeros((-spectrum.strategy if self._recursive else spectrum.noise)[1:], "b")
+        self._oldest_first = next(model.parameters()).new_tensor(weights[::-1].copy())
         self._past: dict[str, Tensor] = {}  # (bands − 1, parameters) of unit noise, the oldest overwritten
 
     def leave(self, model: nn.Module, total: Mapping[str, Tensor], step: int) -> None:
@@ -55,13 +56,13 @@ class CorrelatedNoise(DPSGD):
 
     def noise(self, name: str, parameter: Tensor, std: float) -> Tensor:
         gaussian.check_std(std)  # which multiplies what is drawn
-        fresh, kept = self._draw(parameter, 1.0), len(self._weights)
+        fresh, kept = self._draw(parameter, 1.0), len(self._oldest_first)
         if not kept:
             return std * fresh
         if name not in self._past:
             self._past[name] = parameter.new_zeros(kept, parameter.numel())
         past = self._past[name]
-        by_row = parameter.new_tensor(self._weights[(self._step - 1 - np.arange(kept)) % kept])
+        by_row = self._oldest_first.roll(self._step)  # as the draw of step t lies in row t % kept
         correlated = fresh + (by_row @ past).view_as(parameter)
         past[self._step % kept] = (correlated if self._recursive else fresh).flatten()
         return std * correlated

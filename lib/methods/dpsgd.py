@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from lib import accounting, gaussian
 from lib.generators import generator
-from lib.grads import clipped_sum, stacked
+from lib.grads import Groups, clipped_sum, stacked
 from lib.layers import held_statistics
 from lib.methods import Batch, Method
+from lib.methods._at_once import MICROBATCH, AtOnce
 from lib.methods._budget import budget
 from lib.methods._statistics import MIXED, NoisedStatistics
 from lib.run import Run
 
-MICROBATCH = {"cpu": 256, "cuda": 4096}  # memory and time; no influence on the result
 ROWS = {"cpu": 512, "cuda": 4096}  # in one pass, where every example brings its public ones
 ASSUMES = (
     "batches drawn as the sampler says, floating-point sums as good as exact and noise as Gaussian, data set size, "
@@ -66,7 +66,9 @@ class DPSGD(Method):
         each = f" in each of {layers} layers" if layers > 1 else ""
         self.sensitivity = f"sensitivity {'' if moved == 1 else f'{moved:g}'}C{each}"  # in words, for the record
         device = next(model.parameters()).device
-        self._halvings = 0  # of what is gone through at once
+        self._at_once = AtOnce()
+        self._groups: Groups | None = None  # for this model and this clip norm
+        self._grouped_for: tuple[nn.Module, float] | None = None
         self._noise = generator(run.seed, "gradient noise", device)
         self._statistics = NoisedStatistics(run, model, generator(run.seed, "statistics noise", device))
 
@@ -84,31 +86,39 @@ class DPSGD(Method):
         z = self._statistics.weights_noise(self.noise_multiplier(step))
         return z * self.clip_norm(step) if z else 0.0
 
-    def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
-        """Σ of the clipped gradients, before noise: what one participation of an example moves by at most C."""
+    def groups(self, model: nn.Module, step: int) -> Groups:
+        """What is clipped together at ``step``, and to which norm."""
         clip_norm = self.clip_norm(step)
         if self.run.clipped == "layer":
             layers = [n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
             clip_norm = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
-        how = {"clip_norm": clip_norm, "implementation": "joint" if self.run.statistics == "mixed" else "fast"}
-        while True:
-            size = self._microbatch(x)
-            try:
-                with held_statistics(model):
-                    return clipped_sum(model, cross_entropy, x, y, microbatch_size=size, **how)[0]
-            except torch.OutOfMemoryError:  # of a GPU, which a network can be too large for
-                self._halvings += 1
-                if self._microbatch(x) == size:
-                    raise
+        return Groups(model, clip_norm)
+
+    def grouped(self, model: nn.Module, step: int) -> Groups:
+        """:meth:`groups`, put together once for as long as model and clip norm stay what they are."""
+        if self._grouped_for != (asked := (model, self.clip_norm(step))):
+            self._groups, self._grouped_for = self.groups(model, step), asked
+        return self._groups
+
+    def summed(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> dict[str, Tensor]:
+        """Σ of the clipped gradients, before noise: what one participation of an example moves by at most C."""
+        how = {"clip_norm": self.grouped(model, step)}
+        how["implementation"] = "joint" if self.run.statistics == "mixed" else "fast"
+
+        def total(size: int) -> dict[str, Tensor]:
+            with held_statistics(model):
+                return clipped_sum(model, cross_entropy, x, y, microbatch_size=size, **how)[0]
+
+        return self._at_once.fit(lambda: self._microbatch(x), total)
 
     def _microbatch(self, x: Tensor) -> int:
         """How many examples are gone through at once; those that share statistics stay together."""
         run, shared = self.run, 1
         if run.statistics == "mixed":
             shared = run.statistics_batch or len(x)
-        most = MICROBATCH[x.device.type] >> self._halvings
+        most = self._at_once(MICROBATCH[x.device.type])
         if run.statistics_gradient == "on":
-            most = (ROWS[x.device.type] >> self._halvings) // (shared + run.public_examples)
+            most = self._at_once(ROWS[x.device.type]) // (shared + run.public_examples)
         most //= run.augmult
         return max(1, shared, most // max(1, shared) * shared)
 
