@@ -48,13 +48,18 @@ def reachable(table: Table, row: Row, column: Column, tier: str) -> list[Point]:
     Step sizes alone go on, by the ratio of the last two; tier ``smoke`` has no more than its two.
     """
     found = table.points(row, column, tier)
-    if tier == "smoke" or [*table.grid] != ["lr"] or len(found) < 2:
+    if tier == "smoke" or not _goes_on(table) or len(found) < 2:
         return found
     below, above = found[0]["lr"] / found[1]["lr"], found[-1]["lr"] / found[-2]["lr"]
     for _ in range(BEYOND):
         first, last = (float(f"{end['lr'] * ratio:.4g}") for end, ratio in ((found[0], below), (found[-1], above)))
         found = [{"lr": first}, *found, {"lr": last}]
     return found
+
+
+def _goes_on(table: Table) -> bool:
+    """Whether its search may go on beyond the grid: of step sizes alone, which have an order and a ratio."""
+    return [*table.grid] == ["lr"]
 
 
 def runs(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[Run]:
@@ -89,7 +94,7 @@ def _chosen(table: Table, row: Row, column: Column, tier: str, store: Store) -> 
 def at_an_end(table: Table, row: Row, column: Column, tier: str, store: Store) -> bool:
     """Whether further step sizes in one direction were not tried, and might be better than the chosen one."""
     found = _searched(table, row, column, tier, store)
-    if not found or [*table.grid] != ["lr"]:
+    if not found or not _goes_on(table):
         return False
     scores = _scores(table, row, column, tier, store, found)
     return scores.index(max(scores)) == 0 or chosen(table, row, column, tier, store) == found[-1]
