@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from test_grads import LOSS, check, classes
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from lib.grads import check_buffers, clipped_sum, uses
 from lib.layers import NoisyLinear
@@ -169,6 +170,91 @@ class Reversed(OfBatch):
 def test_examples_that_are_mixed_go_to_the_reference_without_a_gradient_between_them(kind, place, examples):
     x, y = torch.randn(examples, 4, generator=torch.Generator().manual_seed(0)), classes(examples)
     assert goes_to_the_reference(kind(place), x, y)
+
+
+class HookOfBatch(OfBatch):
+    """Examples meet in the backward pass alone, where the gradient of all is made as long as 1."""
+
+    def mixed(self, x: Tensor) -> Tensor:
+        if x.requires_grad:
+            x.register_hook(lambda gradient: gradient / gradient.norm())
+        return x
+
+
+@pytest.mark.parametrize("examples", [2, 5, 64])
+def test_a_backward_pass_that_depends_on_the_whole_batch_goes_to_the_reference(examples):
+    x, y = torch.randn(examples, 4, generator=torch.Generator().manual_seed(0)), classes(examples)
+    told = goes_to_the_reference(HookOfBatch("hidden"), x, y)
+    assert told == "a row of first is not of one example alone"
+
+
+class MadeAnew(nn.Module):
+    """Calls its layer with a weight that it makes of the layer's."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.first, self.last = how, nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = {"masked": lambda w: w * (w > 0), "scaled": lambda w: 2 * w, "bounded": torch.tanh}[self.how]
+        return self.last(functional_call(self.first, {"weight": made(self.first.weight)}, (x,)))
+
+
+@pytest.mark.parametrize("how", ["masked", "scaled", "bounded"])
+def test_a_layer_that_is_called_with_what_is_made_of_its_weight_goes_to_the_reference(how):
+    x, y = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), classes(6)
+    told = goes_to_the_reference(MadeAnew(how), x, y)
+    assert told == "first is called with other parameters than its own"
+
+
+class Later(nn.Module):
+    """Uses a layer's weight once more from some step on, which a number tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last, self.steps = nn.Linear(4, 4), nn.Linear(4, 3), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x).tanh()
+        return self.last(F.linear(h, self.first.weight) if self.steps else h)
+
+
+def test_a_use_that_begins_later_is_seen_when_it_is_looked_for_again():
+    model, x, y = Later(), torch.randn(4, 4, generator=torch.Generator().manual_seed(0)), classes(4)
+    for _ in range(17):
+        clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+    model.steps = 1
+    for _ in range(18, 32):
+        clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+    with pytest.warns(UserWarning, match=r"first\.weight is used otherwise than by calling its layer"):
+        clipped_sum(model, LOSS, x, y, clip_norm=0.1)
+
+
+@pytest.mark.parametrize("implementation", ["fast", "reference"])
+def test_a_hook_on_a_parameter_is_refused(implementation):
+    """It would be passed by, and the model be trained otherwise than without privacy."""
+    model = nn.Sequential(nn.Linear(4, 3))
+    model[0].weight.register_hook(lambda gradient: gradient * 0)
+    with pytest.raises(ValueError, match=r"0\.weight: expected no hook on it, which no example's gradient"):
+        clipped_sum(model, LOSS, torch.ones(2, 4), classes(2), clip_norm=1.0, implementation=implementation)
+
+
+def test_a_model_whose_output_is_no_tensor_may_draw():
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.dropout = nn.Linear(4, 3), nn.Dropout(1e-9)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, str]:
+            return self.dropout(self.layer(x)), "more"
+
+    model, x, y = Pair(), torch.randn(4, 4), classes(4)
+    how = {"loss": lambda outputs, y: LOSS(outputs[0], y), "x": x, "y": y, "clip_norm": 0.1}
+    with pytest.warns(UserWarning, match="its examples cannot be tried out on a copy"):
+        total, norms = clipped_sum(model, **how)
+    expected, of_layer = clipped_sum(model.layer, LOSS, x, y, clip_norm=0.1)
+    torch.testing.assert_close(norms, of_layer)
+    torch.testing.assert_close(list(total.values()), list(expected.values()))
 
 
 class AlikeInValue(OfBatch):

@@ -153,6 +153,14 @@ class TestClippedSums:
         assert norms.item() == 0.0
         assert 0.0 < totals["weight"].double().norm() <= 1e-26
 
+    def test_a_factor_that_float32_cannot_hold_is_0(self):
+        """Rounded to the smallest number that there is, it would be up to twice itself."""
+        networks, batches = [nn.Linear(1, 2, bias=False)], [(torch.full((1, 1), 1e18), torch.tensor([0]))]
+        nn.init.zeros_(networks[0].weight)
+        totals, norms = self.found(networks, batches, [7e-28], 1)
+        assert norms.item() == pytest.approx(0.5**0.5 * 1e18)
+        assert totals["weight"].double().norm() <= 7e-28
+
     def test_of_words_too(self):
         """Whose numbers are whole, which a clip norm is not."""
         networks = [nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(6, 2)) for _ in range(2)]

@@ -27,6 +27,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from lib import tf32
 from lib.grads import fast, joint, reference, uses
+from lib.grads.fast import trained_layers as trained_layers
 from lib.grads.groups import Group as Group
 from lib.grads.groups import Groups
 from lib.grads.mini_set import clipped_mean as clipped_mean
@@ -65,8 +66,12 @@ def clipped_sum(
     bound needs inputs of layers that are no longer than 1e15, beside which output gradients of 1e-19 count as 0.
     Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, parameters of half or
     of mixed precision, an unknown implementation, rows that cannot be shared out among the examples, a model that
-    keeps something of what it sees in a buffer, and for batch norm on batch statistics, where no example has a gradient
-    of its own; of private and public examples together, ``joint`` takes it.
+    keeps something of what it sees in a buffer, hooks on parameters' gradients, and for batch norm on batch statistics,
+    where no example has a gradient of its own; of private and public examples together, ``joint`` takes it.
+
+    How a model uses its parameters, and whether an example's gradient is its own, is looked at in the first passes, at
+    the 2nd, 4th, 8th … after them, and when flags (bools and words), hooks or what is trained change.  A *number* that
+    changes what the model does is not watched.
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation: expected one of {', '.join(IMPLEMENTATIONS)}; got {implementation!r}")
@@ -75,6 +80,8 @@ def clipped_sum(
     _refuse_batch_statistics(model, allowed=WithPublic if implementation == "joint" else ())
     groups = clip_norm if isinstance(clip_norm, Groups) else Groups(model, clip_norm)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if hooked := [name for name, p in parameters.items() if p._backward_hooks]:
+        raise ValueError(f"{hooked[0]}: expected no hook on it, which no example's gradient goes through; got one")
     if groups.of.keys() != parameters.keys():
         raise ValueError("groups: expected those of the parameters that are trained; got others'")
     if torch.is_inference_mode_enabled():

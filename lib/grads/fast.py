@@ -141,6 +141,7 @@ def forward(
     """What each of the ``layers`` saw in one pass, and its losses (B,); ``NotSupportedError`` if that is not all."""
     check_layers(model, layers)
     calls, constant = {layer: Calls(name, layer) for name, layer in layers.items()}, set()
+    own = {layer: dict(layer.named_parameters(recurse=False)) for layer in layers.values()}
 
     def remember(layer: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor) -> None:
         call, (given,) = calls[layer], (*inputs, *named.values())
@@ -149,6 +150,8 @@ def forward(
             return
         if given.dim() < least_dims(layer):
             raise NotSupportedError(f"{call.name or 'the model'} is called with one example, and not with a batch")
+        if any(getattr(layer, name) is not parameter for name, parameter in own[layer].items()):
+            raise NotSupportedError(f"{call.name or 'the model'} is called with other parameters than its own")
         call.inputs.append(given.detach())
         call.versions.append(given._version)
         try:

@@ -29,6 +29,11 @@ class Look:
     def over(self) -> bool:
         return self.taken >= LOOKS
 
+    @property
+    def again(self) -> bool:
+        """At the 2nd, 4th, 8th … time it is asked, as a model may have changed in what is not watched."""
+        return self.asked & (self.asked - 1) == 0
+
     def take(self, *, conclusive: bool) -> None:
         """One of :data:`LOOKS`, or, if it was ``conclusive``, the last."""
         self.taken += LOOKS if conclusive else 1

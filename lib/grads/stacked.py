@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from lib.grads.contractions import squares_of_vectors
-from lib.grads.groups import LEAST
+from lib.grads.groups import LEAST, SMALLEST
 from lib.layers import noisy_parameters, without_noise
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -81,8 +81,8 @@ def clipped_sums(
         with without_noise(model):
             gradients = {name: g.flatten(2) for name, g in of_each(trained, fixed, *part[:2]).items()}
         norm = torch.stack([squares_of_vectors(g) for g in gradients.values()]).sum(0).sqrt()
-        kept = part[2] & norm.isfinite()
-        factors = torch.where(kept, (clip / norm.clamp(min=LEAST)).clamp(max=1.0), 0.0)
+        factors = (clip / norm.clamp(min=LEAST)).clamp(max=1.0)
+        factors = torch.where(part[2] & norm.isfinite() & (factors >= SMALLEST), factors, 0.0)
         for name, g in gradients.items():
             g = g.contiguous().nan_to_num_(0.0, 0.0, 0.0)  # 0 × NaN is NaN; in place, as they are many
             total[name] += torch.einsum("rb,rbp->rp", factors, g).view_as(total[name])

@@ -1,7 +1,8 @@
 """Whether layers' inputs and output gradients tell all of a model's per-example gradients, and each example's apart.
 
 A model, or one built alike, is looked at until a pass has shown it, :data:`~lib.grads.looks.LOOKS` times at most, and
-at one half of the examples without the other at the 2nd, 4th, 8th … pass; what is found to be mixed stays so.
+again at the 2nd, 4th, 8th … pass, then at one half of the examples without the other; what is found to be mixed stays
+so.
 """
 
 from collections import Counter
@@ -80,7 +81,8 @@ def check_elsewhere(model: nn.Module, loss: Loss, losses: Tensor, layers: Uses) 
     What a layer's rule knows of is its calls: of a weight that is used otherwise, too, by another layer or in a
     gradient that the model takes, a part of the gradient would be missing, and so would its clipping.
     """
-    if (look := looks.of(model, loss, "elsewhere")).over:
+    look = looks.of(model, loss, "elsewhere")
+    if look.over and not look.again:
         return
     used, nodes = _graph(losses, {output.node for _, _, outputs in layers for output in outputs})
     for name, layer, outputs in layers:
@@ -111,7 +113,7 @@ def check_alone(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tens
         if not look.over:
             look.found, conclusive = _mixed(model, loss, x, y, losses, layers, _sides(len(losses)))
             look.take(conclusive=conclusive)
-        elif look.asked & (look.asked - 1) == 0:
+        elif look.again:
             half = torch.randperm(len(losses), generator=torch.Generator().manual_seed(look.asked)) % 2 == 0
             look.found, _ = _mixed(model, loss, x, y, losses, layers, [half, ~half])
     if look.found:
@@ -149,7 +151,7 @@ def _mixed(
             return "an example's loss depends on how many there are", True
     except torch.OutOfMemoryError:
         raise  # the reference would need more
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         return f"its examples cannot be tried out on a copy ({error})", True
     return None, seen and told_apart
 
@@ -170,17 +172,21 @@ def _sides(examples: int) -> list[Tensor]:
 
 
 def _flows(losses: Tensor, layers: Uses, sides: Iterable[Tensor]) -> tuple[str | None, bool]:
-    """Whether the losses of some examples have a gradient in others' rows, in words, and in every layer any."""
+    """Whether the losses of some examples have a gradient in others' rows, or another in their own than beside others'
+    losses, as where a backward hook sees the whole batch; in words, and in every layer any."""
     outputs = [output for _, _, of_layer in layers for output in of_layer]
     seen = {name: not of_layer for name, _, of_layer in layers}
+    of_all = torch.autograd.grad(losses.sum(), outputs, retain_graph=True, allow_unused=True)
     for mine in sides:
+        whole = list(of_all)[::-1]
         found = list(torch.autograd.grad(losses[mine].sum(), outputs, retain_graph=True, allow_unused=True))[::-1]
         for name, _, of_layer in layers:
             for _ in of_layer:
-                if (gradient := found.pop()) is None:
+                gradient, beside = found.pop(), whole.pop()
+                if gradient is None:
                     continue
                 rows = rows_of(gradient, len(losses))
-                if rows is None or _nonzero(rows, ~mine):
+                if rows is None or _nonzero(rows, ~mine) or not same(rows[mine], rows_of(beside, len(losses))[mine]):
                     return NOT_ALONE.format(name or "the model"), False
                 seen[name] = seen[name] or _nonzero(rows, mine)
     return None, all(seen.values())

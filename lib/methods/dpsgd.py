@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from lib import accounting, gaussian
 from lib.generators import generator
-from lib.grads import Groups, clipped_sum, stacked
+from lib.grads import Groups, clipped_sum, stacked, trained_layers
 from lib.layers import held_statistics
 from lib.methods import Batch, Method
 from lib.methods._at_once import MICROBATCH, AtOnce
@@ -90,7 +90,7 @@ class DPSGD(Method):
         """What is clipped together at ``step``, and to which norm."""
         clip_norm = self.clip_norm(step)
         if self.run.clipped == "layer":
-            layers = [n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
+            layers = trained_layers(model)
             clip_norm = dict.fromkeys(layers, clip_norm / math.sqrt(len(layers)))
         return Groups(model, clip_norm)
 
