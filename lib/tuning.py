@@ -100,6 +100,23 @@ def at_an_end(table: Table, row: Row, column: Column, tier: str, store: Store) -
     return scores.index(max(scores)) == 0 or chosen(table, row, column, tier, store) == found[-1]
 
 
+def left_open(table: Table, row: Row, column: Column, tier: str, store: Store) -> float:
+    """By how many points another point may be better than the chosen one, as far as the search tells.
+
+    The lead of the best in its validation accuracy, and one standard error of it; 0 where the chosen one is the best,
+    or the cell was run with that, too.
+    """
+    found = _searched(table, row, column, tier, store)
+    if not found:
+        return 0.0
+    scores = _scores(table, row, column, tier, store, found)
+    best = scores.index(max(scores))
+    own = scores[found.index(chosen(table, row, column, tier, store))]
+    if scores[best] == own or table.cell(row, column, seed=0, tier=tier, **found[best]) in store:
+        return 0.0
+    return scores[best] - own + _standard_error(scores[best], _examples(table, row, column, tier, found))
+
+
 def _searched(table: Table, row: Row, column: Column, tier: str, store: Store) -> list[Point]:
     """The points with stored runs; none if one of the grid has none."""
     found = points(table, row, column, tier, store)
@@ -130,10 +147,15 @@ def _of_seeds(run: Run) -> tuple[Run, ...]:
 
 
 def _winner(scores: list[float], examples: int) -> int:
-    """Which is the first within one standard error of the best accuracy p over n examples, √(p (1 − p) / n)."""
-    best = max(scores) / 100
-    margin = 100 * math.sqrt(best * (1 - best) / examples)
-    return next(i for i, score in enumerate(scores) if score >= 100 * best - margin)
+    """Which is the first within one standard error of the best."""
+    least = max(scores) - _standard_error(max(scores), examples)
+    return next(i for i, score in enumerate(scores) if score >= least)
+
+
+def _standard_error(accuracy: float, examples: int) -> float:
+    """Of an accuracy p over n examples, √(p (1 − p) / n), in points."""
+    p = accuracy / 100
+    return 100 * math.sqrt(p * (1 - p) / examples)
 
 
 def _examples(table: Table, row: Row, column: Column, tier: str, found: list[Point]) -> int:

@@ -20,6 +20,7 @@ from conftest import make_run
 
 from lib import data, environment, sweep, tables
 from lib.lease import Lease
+from lib.methods.non_private import NonPrivate
 from lib.store import Store, StoreError
 from lib.sweep import _clusters, _work
 from lib.sweep._pool import watched
@@ -112,6 +113,17 @@ def test_failing_runs_are_named_at_the_end_and_stop_no_other(tmp_path):
         go(tmp_path, broken)
     assert str(failed.value).count("batch_size: expected 1 to 1437, the size of the training set; got 5000") == 2
     assert len(contents(tmp_path / "results")) == 4 + 2
+
+
+def test_an_error_that_nobody_foresaw_is_told_with_its_place(tmp_path, monkeypatch):
+    def wrong(self, model, x, y, step):
+        return x.sgn_(1)
+
+    monkeypatch.setattr(NonPrivate, "backward", wrong)
+    with pytest.raises(sweep.SweepError) as failed:
+        go(tmp_path, replace(SMALL, tuning=None, grid={}, cell=lambda *c, **k: cell(*c, **k, lr=0.01)))
+    last = str(failed.value).splitlines()[-1]
+    assert re.search(r": TypeError: .*sgn_.* \(.*lib/methods/__init__\.py:\d+\)$", last), last
 
 
 def test_one_after_the_other_they_have_every_core_and_leave_the_process_as_it_was(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from conftest import make_run
 
 from lib import data, methods
 from lib.generators import generator
+from lib.methods.non_private import NonPrivate
 from lib.preprocessing import Preprocessing
 from lib.sampling import Sampler
 from lib.train import OutOfTime, train
@@ -116,3 +117,22 @@ def test_an_interrupted_run_sees_the_same_batches(seen, tmp_path):
     for (x, y), (of_x, of_y) in zip(seen["batches"], whole, strict=True):
         assert torch.equal(x, of_x)
         assert torch.equal(y, of_y)
+
+
+@pytest.mark.parametrize(
+    ("backward", "message"),
+    [
+        (lambda self, model, x, y, step: None, "to leave gradients in the parameters' grad; got none"),
+        (lambda self, *of: 0.7 if left(self, *of) is None else 0.0, "to return the mean loss, .* got 0.7"),
+    ],
+)
+def test_a_method_that_leaves_nothing_to_follow_is_refused_in_its_first_step(backward, message, monkeypatch):
+    """Else chance would be stored as its accuracy."""
+    monkeypatch.setattr(NonPrivate, "backward", backward)
+    with pytest.raises(ValueError, match=rf"^lib/methods/non_private\.py: expected backward {message}"):
+        train(make_run())
+
+
+def left(method, model, x, y, step):
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)

@@ -109,8 +109,25 @@ def test_what_is_no_step_size_alone_is_searched_within_its_grid(tmp_path, grid):
     assert not tuning.at_an_end(table, *CELL, "cpu", store)
 
 
+@pytest.mark.parametrize(
+    ("scores", "points"),
+    [
+        ([10, 20, 30, 80, 70, 10, 10, 10], 0.0),  # the best was chosen
+        ([10, 80, 30, 80, 70, 10, 10, 10], 0.0),
+        ([10, 79.7, 30, 80, 70, 10, 10, 10], 0.3 + 0.4),  # √(.8 × .2 / 10,000) is 0.4 points
+    ],
+)
+def test_a_cautious_choice_leaves_open_that_the_best_is_better(tmp_path, scores, points):
+    """Until the cell was run with the best, too, after which it is known."""
+    store = scored(tmp_path, scores)
+    assert tuning.left_open(TABLE, *CELL, "cpu", store) == pytest.approx(points)
+    store.write("mnist_noise", make_record(TABLE.cell(*CELL, seed=0, tier="cpu", lr=0.03), 90.0))
+    assert tuning.left_open(TABLE, *CELL, "cpu", store) == 0.0
+
+
 def test_half_a_grid_chooses_nothing(tmp_path):
     store = scored(tmp_path, [90, 80, 70])
+    assert tuning.left_open(TABLE, *CELL, "cpu", store) == 0.0
     assert tuning.chosen(TABLE, *CELL, "cpu", store) is None
     assert tuning.cell_run(TABLE, *CELL, 0, "cpu", store) is None
 

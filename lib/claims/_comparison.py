@@ -13,7 +13,7 @@ from lib.tables import Column, Row
 
 ONE_RUN = 2.0  # points that a single run, which has no spread of its own, has as standard error at the least
 DOUBT = 0.05  # two-sided
-NOT_OUTDONE = {"at_an_end": False, "outdone": None}
+NOT_OUTDONE = {"at_an_end": False, "left_open": 0.0, "outdone": None}
 
 
 class _Cells(dict[tuple[Row, Column], dict]):
@@ -70,7 +70,7 @@ def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[
 
     It is not told from a cell that is missing, nor where Welch's t-test leaves more than 5 % of doubt.  One of many
     comparisons would be below by chance: that it is must be clear at 5 % ÷ ``of``, their number (Bonferroni).  Nor is
-    it told where the lower one's step size may not be its best: it is at an end of its search; or the row is outdone
+    it told where the lower one's step size may not be its best (:func:`doubt`); or where the row is outdone
     (:func:`cells`) by a cell of which the same cannot be told.
     """
     if not (one["n"] and other["n"]):
@@ -82,8 +82,8 @@ def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[
         single = [f", a single run's error taken as {c['one_run']:.2g} points" for c in (one, other) if c["n"] == 1]
         return None, f" (not told apart{(single or [''])[0]})"
     lower = other if gap >= 0 else one
-    if lower["at_an_end"]:
-        return None, " (the lower one's step size is at an end of its search)"
+    if why := doubt(gap, lower):
+        return None, why
     if lower["outdone"] is None:
         return gap >= 0, ""
     better, where = lower["outdone"]
@@ -92,6 +92,16 @@ def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[
     if above(*instead, margin, of=of)[0] is not (gap >= 0):
         return None, f" (not told apart from {its})"
     return gap >= 0, f" (and against {its})"
+
+
+def doubt(gap: float, *lower: dict) -> str:
+    """Why a gap of so many points may be one of step sizes, if it may: that of a cell that would have to be more
+    accurate is at an end of its search, or the search, which takes the most cautious step size of those that it cannot
+    tell apart, left open that another is better by as much."""
+    if any(cell["at_an_end"] for cell in lower):
+        return " (the lower one's step size is at an end of its search)"
+    left = sum(cell["left_open"] for cell in lower)
+    return f" (another step size of the lower one may be {left:.2f} points better)" if abs(gap) <= left else ""
 
 
 def clear(gap: float, *of_cells: dict, of: int = 1) -> bool:
@@ -120,11 +130,20 @@ def loses_less(
     if not all(cell["n"] for cell in four):
         return None, f"{at}: {row} and {other} {MISSING}"
     less, more = (clean["mean"] - noisy["mean"] for clean, noisy in (four[:2], four[2:]))
-    ok = less <= more
-    if not clear(more - less, *four, of=1 if ok else of):
-        ok = None
+    ok, why = smaller_loss(*four, of=of)
     seeds = min(cell["n"] for cell in four)
-    return ok, f"{at}: {row} and {other} lose {less:.2f} and {more:.2f} points ({seeds})"
+    return ok, f"{at}: {row} and {other} lose {less:.2f} and {more:.2f} points ({seeds}){why}"
+
+
+def smaller_loss(clean: dict, noisy: dict, others: dict, its: dict, *, of: int = 1) -> tuple[bool | None, str]:
+    """Whether ``noisy`` is below ``clean`` by no more than ``its`` below ``others``; or None, and why, as in
+    :func:`above`."""
+    gap = (others["mean"] - its["mean"]) - (clean["mean"] - noisy["mean"])
+    ok = gap >= 0
+    if not clear(gap, clean, noisy, others, its, of=1 if ok else of):
+        return None, ""
+    why = doubt(gap, *((clean, its) if ok else (noisy, others)))
+    return (None, why) if why else (ok, "")
 
 
 def spread(cell: dict) -> float:

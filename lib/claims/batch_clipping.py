@@ -134,9 +134,10 @@ def _layerwise(tier: str, store: Store) -> Verdict:
 
 CLAIMS = (
     Claim(
-        name="Batch clipping converges, individual clipping does not",
-        says="We observe that BC converges while IC does not",
-        source="bc 4.3; under IC batch norm is instance norm",
+        name="Batch clipping is ahead of individual clipping",
+        asks="whether it is at least 5 points more accurate after as many epochs, each with the better of bc's two C, "
+        "where bc says that “BC converges while IC does not”",
+        source="after bc 4.3; under IC batch norm is instance norm",
         table="bc_ic_vs_bc",
         judge=lambda tier, store: _best_above(BC_EITHER_C, IC_EITHER_C, tier, store, margin=CLEAR),
         headline=True,

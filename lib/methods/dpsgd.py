@@ -4,8 +4,8 @@
 
 L is the expected batch size, whatever came; an empty batch is noise alone.  With augmentation multiplicity K, "augmult"
 (De et al. 2022, 2204.13650), g_i is the mean gradient of K augmented views of example i.  One example changes the sum
-by at most C (add or remove one) or 2C (replace one), and the optimiser sees nothing but ĝ, so momentum, step sizes and
-Adam are post-processing.
+by at most C (add or remove one) or 2C (replace one) for each time that it was drawn, and the optimiser sees nothing but
+ĝ, so momentum, step sizes and Adam are post-processing.
 """
 
 import math

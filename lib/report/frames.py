@@ -75,8 +75,9 @@ def _at_other_steps(table: Table, row: Row, column: Column, tier: str, store: St
 
 def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
     """One line per cell of ``table``: n, mean and standard error of ours, step size and whether it is at an end of its
-    search, what is stored of other step sizes, batch size, epochs, what is printed, the privacy in words, and hashes of
-    the data, of which features that were pretrained more than once have several."""
+    search, by how much that left another open (:func:`lib.tuning.left_open`), what is stored of other step sizes, batch
+    size, epochs, what is printed, the privacy in words, and hashes of the data, of which features that were pretrained
+    more than once have several."""
     lines = []
     for row, column in table.cells:
         of_cell = list(records(table, row, column, tier, store))
@@ -86,6 +87,7 @@ def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
                 "column": column,
                 **_accuracies(of_cell),
                 "at_an_end": bool(of_cell) and tuning.at_an_end(table, row, column, tier, store),
+                "left_open": tuning.left_open(table, row, column, tier, store) if of_cell else 0.0,
                 "other_steps": _at_other_steps(table, row, column, tier, store) if of_cell else [],
                 "data": frozenset(record["env"].get("data_sha256") for record in of_cell),
                 "batch_size": of_cell[0]["run"]["batch_size"] if of_cell else None,

@@ -22,7 +22,7 @@ def of_dask(plan: Plan, n_jobs: int, until: float | None) -> Iterator[Outcomes]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise ValueError("backend: expected dask to be installed; try pip install 'dask[distributed]'") from error
+        raise ValueError("backend: expected dask to be installed; try pip install '.[cluster]'") from error
     here = {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
     try:
         client = Client(plan.scheduler) if plan.scheduler is not None else Client(**here)
@@ -63,7 +63,7 @@ def of_ray(plan: Plan, n_jobs: int, until: float | None) -> Iterator[Outcomes]:
     try:
         import ray
     except ImportError as error:
-        raise ValueError("backend: expected ray to be installed; try pip install ray") from error
+        raise ValueError("backend: expected ray to be installed; try pip install '.[cluster]'") from error
     here = {"address": "local", "num_cpus": n_jobs, "include_dashboard": False}  # without it, any that is running here
     try:
         ray.init(log_to_driver=False, **({"address": plan.scheduler} if plan.scheduler is not None else here))

@@ -3,6 +3,7 @@
 import multiprocessing
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from math import ceil
@@ -19,6 +20,7 @@ from lib.train import OutOfTime, alike, train_together
 from lib.train.checkpoint import remove
 from lib.train.pretrained import Elsewhere
 
+PACKAGE = Path(__file__).parent.parent
 RUNNING = ".running"  # the folder of leases and checkpoints, beside the results
 STORED, ELSEWHERE, UNFINISHED = "stored", "elsewhere", "unfinished"
 
@@ -144,8 +146,12 @@ def _checkpoint(root: Path, run: Run) -> Path:
 
 
 def words(run: Run, error: Exception) -> str:
-    """What is told of a run that failed."""
-    return f"{run.words}-{run.id}: {type(error).__name__}: {error}"
+    """What is told of a run that failed; of an error that nobody foresaw, in which file and line of this package."""
+    told = f"{run.words}-{run.id}: {type(error).__name__}: {error}"
+    of_package = [at for at in traceback.extract_tb(error.__traceback__) if Path(at.filename).is_relative_to(PACKAGE)]
+    if isinstance(error, ValueError) or not of_package:
+        return told
+    return f"{told} ({of_package[-1].filename}:{of_package[-1].lineno})"
 
 
 def _device() -> torch.device | None:

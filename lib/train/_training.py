@@ -140,7 +140,17 @@ class Training:
         return preprocessing.training(views, self.generators["augmentation"]), labels[batch]
 
     def advance(self, loss: Tensor | None) -> None:
-        """The second half of a step, after the method's backward pass, whose mean loss is ``loss``."""
+        """The second half of a step, after the method's backward pass, whose mean loss is ``loss``.
+
+        ``ValueError`` if in the first step that left nothing to follow, or returned no tensor: an accuracy would be
+        stored of a network that was never trained, or lost at the end of the epoch.
+        """
+        if not self.step:
+            where = f"lib/methods/{self.run.method}.py: expected backward"
+            if all(parameter.grad is None for parameter in self.model.parameters()):
+                raise ValueError(f"{where} to leave gradients in the parameters' grad; got none")
+            if not isinstance(loss, Tensor | None):
+                raise ValueError(f"{where} to return the mean loss, a tensor, or None if private; got {loss!r}")
         self._losses.append(loss)
         self.method.update(self.model, self.optimizer)
         self.schedule.step()
