@@ -199,8 +199,8 @@ CLAIMS = (
     ),
     Claim(
         name="Normalisation helps private training, at equal batches and epochs",
-        asks="whether it is layer norm that helps, and not the batches that its row has in Table 4; each network has the "
-        "activation that suits it, ReLU beside layer norm and else tanh",
+        asks="whether it is layer norm that helps, and not the batches that its row has in Table 4; each network has "
+        "the activation that suits it, ReLU beside layer norm and else tanh",
         source="after v1 Table 4",
         table="mnist_dp_batches",
         judge=partial(no_worse, "mnist_dp_batches", EQUAL_BATCHES),
