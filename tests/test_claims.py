@@ -10,7 +10,7 @@ from conftest import make_record
 from scipy.stats import sem, ttest_ind_from_stats
 
 from lib import claims, registry, report, tables
-from lib.claims import Verdict, _comparison, noise_robustness, verdict
+from lib.claims import Verdict, _comparison, _level, noise_robustness, verdict
 from lib.store import Store
 
 TABLE, FIGURE = tables.load("mnist_noise"), tables.load("mnist_convergence")
@@ -249,10 +249,10 @@ class TestAbove:
         assert claims.above(cell(95.0), cell(92.0), margin=4.0)[0] is False
 
     def test_less_than_the_papers_scale_refutes_no_level(self):
-        assert _comparison.reached(cell(94.0), "paper")[0] is False
-        assert _comparison.reached(cell(94.0), "cpu")[0] is None
-        assert _comparison.reached(cell(94.0), "cpu", tolerance=1.0)[0] is True
-        assert _comparison.reached(cell(0.0, n=0), "paper")[0] is None
+        assert _level.reached(cell(94.0), "paper")[0] is False
+        assert _level.reached(cell(94.0), "cpu")[0] is None
+        assert _level.reached(cell(94.0), "cpu", tolerance=1.0)[0] is True
+        assert _level.reached(cell(0.0, n=0), "paper")[0] is None
 
 
 @pytest.mark.parametrize("name", sorted({claim.table for claim in claims.every()}))

@@ -14,18 +14,18 @@ from functools import wraps
 
 from lib import registry, tables
 from lib.claims._comparison import above as above
-from lib.claims._comparison import best_reached as best_reached
 from lib.claims._comparison import cells as cells
 from lib.claims._comparison import clear as clear
 from lib.claims._comparison import compared as compared
 from lib.claims._comparison import doubt as doubt
 from lib.claims._comparison import head as head
-from lib.claims._comparison import limited as limited
 from lib.claims._comparison import loses_less as loses_less
 from lib.claims._comparison import no_worse as no_worse
-from lib.claims._comparison import printed_reached as printed_reached
 from lib.claims._comparison import smaller_loss as smaller_loss
 from lib.claims._comparison import told as told
+from lib.claims._level import best_reached as best_reached
+from lib.claims._level import limited as limited
+from lib.claims._level import printed_reached as printed_reached
 from lib.claims._verdict import MISSING as MISSING
 from lib.claims._verdict import Part as Part
 from lib.claims._verdict import Verdict as Verdict

@@ -1,7 +1,7 @@
-"""Whether one cell is more accurate than another, told where the runs can tell it; or as accurate as is printed."""
+"""Whether one cell is more accurate than another, told where the runs can tell it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 from scipy.stats import t
@@ -149,62 +149,6 @@ def smaller_loss(clean: dict, noisy: dict, others: dict, its: dict, *, of: int =
 def spread(cell: dict) -> float:
     """The standard error of a cell that has runs."""
     return cell["stderr"] if cell["n"] > 1 else cell["one_run"]
-
-
-def limited(ok: bool | None, tier: str) -> tuple[bool | None, str]:
-    """``ok``; but runs that are shorter than the paper's, on less data or of smaller networks, refute no level."""
-    if ok is False and tier != "paper":
-        return None, f" (tier {tier} is less than the paper's: open)"
-    return ok, ""
-
-
-def reached(cell: dict, tier: str, tolerance: float = 0.0) -> tuple[bool | None, str]:
-    """Whether the cell is at least as accurate as what is printed, less ``tolerance`` points."""
-    return limited(cell["mean"] >= cell["printed"].mean - tolerance if cell["n"] else None, tier)
-
-
-def printed_reached(
-    name: str,
-    found: Sequence[tuple[Row, Column]],
-    tier: str,
-    store: Store,
-    *,
-    beside: Callable[[str, Store], Sequence[Part]] = lambda tier, store: (),
-    **how: float,
-) -> Verdict:
-    """Whether each of the cells is at least as accurate as what is printed there.  ``beside``: others, in evidence that
-    decides nothing."""
-    of_table, parts = cells(name, tier, store), []
-    for row, column in found:
-        cell = of_table[row, column]
-        ok, why = reached(cell, tier, **how)
-        at = f" at {head(name, column)}" if len({c for _, c in found}) > 1 else ""
-        parts.append((ok, f"{row}{at}: {told(cell)}, printed {cell['printed'].text}{why}"))
-    return verdict(parts, beside=beside(tier, store))
-
-
-def best_reached(name: str, rows: Sequence[Row], printed: Row, tier: str, store: Store) -> Verdict:
-    """Whether at every finite ε the best of ``rows`` is at least as accurate as what is printed for ``printed``.
-
-    One of many rows is above by chance: that the best is must be clear at 5 % ÷ their number.
-    """
-    found, parts, table = cells(name, tier, store), [], tables.load(name)
-    for column in table.columns[1:]:
-        run = [row for row in rows if found[row, column]["n"]]
-        number = table.printed[printed, column]
-        if not run:
-            parts.append((None, f"{head(name, column)}: {MISSING}, printed {number.text}"))
-            continue
-        best = max(run, key=lambda row: found[row, column]["mean"])
-        gap = found[best, column]["mean"] - number.mean
-        ok, why = limited(gap >= 0, tier)
-        if ok and not clear(gap, found[best, column], of=len(run)):
-            ok, why = None, f" (not told apart, as the best of {len(run)} rows)"
-        if ok is False and len(run) < len(rows):
-            ok, why = None, f" ({len(rows) - len(run)} of {len(rows)} rows not stored yet)"
-        text = f"{head(name, column)}: {best} {told(found[best, column])}, printed {number.text}: {gap:+.2f}{why}"
-        parts.append((ok, text))
-    return verdict(parts)
 
 
 def compared(
