@@ -10,25 +10,21 @@ T = TypeVar("T")
 
 
 class AtOnce:
-    """Half as many as before whenever memory ran out, from then on."""
+    """Half as many whenever memory ran out."""
 
     def __init__(self) -> None:
         self._halvings = 0
 
-    def __call__(self, most: int) -> int:
-        """Of ``most``, what is left of them by now; it may be none."""
-        return most >> self._halvings
+    def fit(self, size: Callable[[int], int], go: Callable[[int], T]) -> T:
+        """``go(size(h))`` after so many halvings h as it takes, from now on, for memory not to run out.
 
-    def fit(self, size: Callable[[], int], go: Callable[[int], T]) -> T:
-        """``go(size())``, once more with what ``size`` has become where memory ran out.
-
-        ``torch.OutOfMemoryError`` where ``size`` cannot be smaller.
+        ``torch.OutOfMemoryError`` where a halving makes ``size`` no smaller.
         """
         while True:
-            tried = size()
+            tried = size(self._halvings)
             try:
                 return go(tried)
             except torch.OutOfMemoryError:
                 self._halvings += 1
-                if size() == tried:
+                if size(self._halvings) == tried:
                     raise

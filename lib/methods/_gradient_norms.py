@@ -32,7 +32,7 @@ class GradientNorms:
             return clipped_sum(model, cross_entropy, x, y, clip_norm=each, microbatch_size=size)[1]
 
         with statistics_of(model, inputs):
-            norms = self._at_once.fit(lambda: max(1, self._at_once(MICROBATCH[x.device.type])), found)
+            norms = self._at_once.fit(lambda halvings: max(1, MICROBATCH[x.device.type] >> halvings), found)
         finite = sum(norm.isfinite() for norm in norms.values()) == len(norms)
         norms = {name: norm[finite] for name, norm in norms.items()}
         for name, norm in norms.items():

@@ -109,16 +109,16 @@ class DPSGD(Method):
             with held_statistics(model):
                 return clipped_sum(model, cross_entropy, x, y, microbatch_size=size, **how)[0]
 
-        return self._at_once.fit(lambda: self._microbatch(x), total)
+        return self._at_once.fit(lambda halvings: self._microbatch(x, halvings), total)
 
-    def _microbatch(self, x: Tensor) -> int:
+    def _microbatch(self, x: Tensor, halvings: int) -> int:
         """How many examples are gone through at once; those that share statistics stay together."""
         run, shared = self.run, 1
         if run.statistics == "mixed":
             shared = run.statistics_batch or len(x)
-        most = self._at_once(MICROBATCH[x.device.type])
+        most = MICROBATCH[x.device.type] >> halvings
         if run.statistics_gradient == "on":
-            most = self._at_once(ROWS[x.device.type]) // (shared + run.public_examples)
+            most = (ROWS[x.device.type] >> halvings) // (shared + run.public_examples)
         most //= run.augmult
         return max(1, shared, most // max(1, shared) * shared)
 
