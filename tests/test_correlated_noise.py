@@ -68,6 +68,15 @@ def test_one_band_is_amplified_dpsgd_step_for_step():
     assert build(run).privacy()["proven"]["epsilon"] == build(same).privacy()["proven"]["epsilon"]
 
 
+def test_a_record_says_what_was_counted_where_examples_take_turns():
+    """Its block has the run's own steps and probability, from which another ε would come."""
+    method = build(banded())
+    block, event = method.privacy(), method.budget.events[-1]
+    assert (event.steps, event.sampling_prob) == (-(-block["steps"] // 4), 4 * block["sampling_prob"])
+    assert "each of 4 groups of examples sampled in every 4th step alone" in block["proven"]["why"]
+    assert "groups" not in build(banded(noise_bands=1)).privacy()["proven"]["why"]
+
+
 def test_power_one_is_si_dpsgd_step_for_step():
     """Of opposite noise: SI-DPSGD adds it to the weights, and a gradient is subtracted from them."""
     run = correlated(noise_power=1.0)

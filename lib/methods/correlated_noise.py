@@ -45,6 +45,8 @@ class CorrelatedNoise(DPSGD):
         super().__init__(run, examples, model, discount=discount, groups=1 if in_order else run.noise_bands)
         moved *= self.budget.events[-1].sensitivity
         self.sensitivity = f"sensitivity {moved:.4g} C of S = A^{run.noise_power:g}"
+        if (turns := self.sampler.groups) > 1:  # so the account is of fewer steps, with a larger probability
+            self.sensitivity += f", each of {turns} groups of examples sampled in every {turns}th step alone"
         self._recursive = not in_order
         weights = np.trim_zeros((-spectrum.strategy if self._recursive else spectrum.noise)[1:], "b")
         self._oldest_first = next(model.parameters()).new_tensor(weights[::-1].copy())
