@@ -139,7 +139,8 @@ def test_flags_a_shortcut_of_the_first_sample():
 
 def test_a_model_is_looked_at_once_for_all_neighbours(monkeypatch):
     tried = []
-    monkeypatch.setattr("lib.grads.uses.trial", lambda *of: tried.append(of) or trial(*of))
+    for place in ("uses", "mixing"):
+        monkeypatch.setattr(f"lib.grads.{place}.trial", lambda *of, **how: tried.append(of) or trial(*of, **how))
     model, x, y = made("dense", "none", 0)
     clipped_sum(copy.deepcopy(model), LOSS, x, y, clip_norm=C)
     once, found = len(tried), audit.sensitivity(summed(), model, x, y, clip_norm=C)

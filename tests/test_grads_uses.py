@@ -3,6 +3,7 @@
 import copy
 import threading
 import warnings
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -11,8 +12,9 @@ import torch.nn.functional as F
 from test_grads import LOSS, check, classes
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.module import register_module_forward_hook
 
-from lib.grads import check_buffers, clipped_sum, uses
+from lib.grads import check_buffers, clipped_sum, mixing, uses
 from lib.layers import NoisyLinear
 
 
@@ -188,6 +190,170 @@ def test_a_backward_pass_that_depends_on_the_whole_batch_goes_to_the_reference(e
     assert told == "a row of first is not of one example alone"
 
 
+class DividedInBackward(torch.autograd.Function):
+    """The same in value; its gradient is divided by a statistic of the batch that the forward pass has fixed."""
+
+    @staticmethod
+    def forward(ctx, h: Tensor) -> Tensor:
+        ctx.spread = h.std()
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        return gradient / ctx.spread
+
+
+def fixed_by_a_hook(h: Tensor) -> Tensor:
+    length = h.detach().norm()
+    if h.requires_grad:
+        h.register_hook(lambda gradient: gradient * length)
+    return h
+
+
+def divided_by_their_number(h: Tensor) -> Tensor:
+    if h.requires_grad:
+        h.register_hook(lambda gradient: gradient / len(gradient))
+    return h
+
+
+def where_it_is_trained(h: Tensor) -> Tensor:
+    return h + h.mean(0).detach() if h.requires_grad else h
+
+
+class Hidden(OfBatch):
+    def __init__(self, does) -> None:
+        super().__init__("hidden")
+        self.mixed = does
+
+
+HIDDEN = [DividedInBackward.apply, fixed_by_a_hook, divided_by_their_number, where_it_is_trained]
+
+
+@pytest.mark.parametrize("does", HIDDEN, ids=["Function", "hook", "number", "trained alone"])
+def test_what_the_batch_does_to_gradients_alone_goes_to_the_reference(does):
+    """In values alike, and linear in the gradient: it shows beside other examples and beside fewer."""
+    x, y = torch.randn(12, 4, generator=torch.Generator().manual_seed(0)), classes(12)
+    x[0] *= 100
+    with pytest.warns(UserWarning, match="its gradients come from the slow reference"), suppress(RuntimeError):
+        # Through a Function torch cannot go for every example, and says so.
+        clipped_sum(Hidden(does), LOSS, x, y, clip_norm=0.01)
+
+
+class Odd(nn.Module):
+    """What it puts out depends on whether an even number of examples came; and it draws, though next to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.dropout, self.last = nn.Linear(4, 5), nn.Dropout(1e-9), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.dropout(self.first(x))) * (len(x) if len(x) > 1 else -1.0)
+
+
+def test_a_model_that_draws_and_counts_its_examples_goes_to_the_reference():
+    x, y = torch.randn(12, 4, generator=torch.Generator().manual_seed(0)), classes(12)
+    with pytest.warns(UserWarning, match="an example's loss depends on how many there are"):
+        clipped_sum(Odd(), LOSS, x, y, clip_norm=0.01)
+
+
+class Remembers(nn.Module):
+    """Keeps the batch's mean in a parameter: of another layer, or one that is not trained."""
+
+    def __init__(self, kept: str) -> None:
+        super().__init__()
+        self.kept, self.first, self.last = kept, nn.Linear(4, 5), nn.Linear(5, 3)
+        self.mean = nn.Parameter(torch.zeros(5), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        with torch.no_grad():
+            (self.mean if self.kept == "mean" else self.first.bias).data.add_(h.mean(0))
+        return self.last(h - self.mean)
+
+
+@pytest.mark.parametrize("kept", ["mean", r"first\.bias"])
+def test_what_is_kept_in_a_parameter_is_refused(kept):
+    with pytest.raises(
+        ValueError, match=f"{kept}: expected a buffer or parameter that does not depend on the examples"
+    ):
+        clipped_sum(Remembers(kept), LOSS, torch.rand(6, 4), classes(6), clip_norm=0.1)
+
+
+def test_a_padding_that_is_changed_afterwards_is_that_of_the_gradient():
+    for before, after in ((1, 0), (2, 1), (0, 1)):
+        layer = nn.Conv2d(2, 3, 3, padding=before)
+        layer.padding = (after, after)
+        check(nn.Sequential(layer, nn.Tanh(), nn.Flatten(), nn.LazyLinear(3)), torch.randn(4, 2, 6, 6), classes(4))
+
+
+def tiled() -> nn.Module:
+    layer = nn.Conv2d(1, 3, 3)
+    layer._conv_forward = lambda x, weight, bias: F.conv2d(F.pad(x, (1, 1, 1, 1), "circular"), weight, bias)
+    return layer
+
+
+def hooked_as_of_old() -> nn.Module:
+    layer = nn.Conv2d(1, 3, 3)
+    layer.register_backward_hook(lambda layer, inputs, outputs: None)
+    return layer
+
+
+@pytest.mark.filterwarnings("ignore:.*on-full backward hook")
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [(tiled, "has another forward than its class"), (hooked_as_of_old, "a backward hook of the old kind")],
+)
+def test_a_layer_that_is_patched_within_goes_to_the_reference(layer, reason):
+    model = nn.Sequential(layer(), nn.Flatten(), nn.LazyLinear(3))
+    model(x := torch.randn(3, 1, 5, 5))
+    with pytest.warns(UserWarning, match=reason):
+        clipped_sum(model, LOSS, x, classes(3), clip_norm=0.1)
+
+
+def test_a_global_hook_on_outputs_is_no_secret():
+    model, x = nn.Sequential(nn.Linear(4, 3)), torch.randn(3, 4)
+    handle = register_module_forward_hook(lambda layer, inputs, output: 3 * output)
+    try:
+        with pytest.warns(UserWarning, match="a global forward hook may change what layers put out"):
+            _, norms = clipped_sum(model, LOSS, x, classes(3), clip_norm=0.1)
+        _, expected = clipped_sum(model, LOSS, x, classes(3), clip_norm=0.1, implementation="reference")
+    finally:
+        handle.remove()
+    torch.testing.assert_close(norms, expected)
+
+
+def test_a_layer_that_is_its_own_copy_is_left_as_it_is():
+    class Single(nn.Linear):
+        __deepcopy__ = lambda self, memo: self  # noqa: E731
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), Single(4, 3))
+    with pytest.warns(UserWarning, match="its gradients come from the slow reference"):
+        clipped_sum(model, LOSS, torch.randn(3, 4), classes(3), clip_norm=0.1)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+class Toggled(nn.Module):
+    """Calls its last layer once more with weights that are not trained there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        trained = self.last(h)
+        self.last.requires_grad_(False)
+        fixed = self.last(2 * h)
+        self.last.requires_grad_(True)
+        return trained + fixed
+
+
+def test_a_call_that_trains_nothing_goes_to_the_reference():
+    told = r"last\.weight is used otherwise than by calling its layer"
+    with pytest.warns(UserWarning, match=told), suppress(RuntimeError):  # torch's, whose transforms do not switch it
+        clipped_sum(Toggled(), LOSS, torch.randn(3, 4), classes(3), clip_norm=0.1)
+
+
 class MadeAnew(nn.Module):
     """Calls its layer with a weight that it makes of the layer's."""
 
@@ -312,7 +478,7 @@ def test_examples_of_which_the_first_is_alone_go_to_the_reference(kind, examples
 
 @pytest.mark.parametrize("examples", [2, 3, 7, 20, 21, 256])
 def test_of_any_two_examples_each_is_looked_at_without_the_other(examples):
-    sides = torch.stack(uses._sides(examples))
+    sides = torch.stack(mixing.sets_of(examples))
     apart = (sides[:, :, None] & ~sides[:, None, :]).any(0)
     assert torch.equal(apart, ~torch.eye(examples, dtype=torch.bool))
     assert sides.any(1).all()
@@ -355,7 +521,7 @@ def test_a_buffer_that_keeps_what_it_sees_is_refused():
         lambda: clipped_sum(model, LOSS, x, y, clip_norm=0.1, implementation="reference"),
         lambda: check_buffers(model, x),
     ):
-        with pytest.raises(ValueError, match=r"0\.mean: expected a buffer that does not depend on the examples"):
+        with pytest.raises(ValueError, match=r"0\.mean: expected a buffer or parameter that does not depend"):
             refused()
     clipped_sum(model.eval(), LOSS, x, y, clip_norm=0.1)
 
@@ -643,11 +809,11 @@ def test_a_buffer_that_counts_examples_is_refused():
             return x
 
     model, x = nn.Sequential(Counts(), nn.Linear(4, 3)), torch.rand(8, 4)
-    with pytest.raises(ValueError, match=r"0\.seen: expected a buffer that does not depend on the examples"):
+    with pytest.raises(ValueError, match=r"0\.seen: expected a buffer or parameter that does not depend"):
         clipped_sum(model, LOSS, x, classes(8), clip_norm=0.1)
     one = nn.Sequential(Counts(), nn.Linear(4, 3))
     clipped_sum(one, LOSS, x[:1], classes(1), clip_norm=0.1)  # of one, nothing shows yet
-    with pytest.raises(ValueError, match=r"0\.seen: expected a buffer that does not depend on the examples"):
+    with pytest.raises(ValueError, match=r"0\.seen: expected a buffer or parameter that does not depend"):
         clipped_sum(one, LOSS, x, classes(8), clip_norm=0.1)
 
 

@@ -322,7 +322,8 @@ def test_the_step_size_follows_its_schedule_and_momentum_is_the_runs(monkeypatch
 def test_models_that_are_built_alike_are_looked_at_once(monkeypatch):
     """What a look at the first run's model has shown is not looked for again, but for another norm's."""
     tried = []
-    monkeypatch.setattr("lib.grads.uses.trial", lambda *of: tried.append(of) or trial(*of))
+    for place in ("uses", "mixing"):
+        monkeypatch.setattr(f"lib.grads.{place}.trial", lambda *of, **how: tried.append(of) or trial(*of, **how))
     _start._found.cache_clear()
 
     def times(**changes) -> int:

@@ -70,8 +70,9 @@ def clipped_sum(
     where no example has a gradient of its own; of private and public examples together, ``joint`` takes it.
 
     How a model uses its parameters, and whether an example's gradient is its own, is looked at in the first passes, at
-    the 2nd, 4th, 8th … after them, and when flags (bools and words), hooks or what is trained change.  A *number* that
-    changes what the model does is not watched.
+    the 2nd, 4th, 8th … after them, and when flags (bools and words), hooks or what is trained change.  Not watched are
+    a *number*, list or function that changes what the model does, what a draw mixes in some passes alone, and what a
+    model keeps in a plain attribute.
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation: expected one of {', '.join(IMPLEMENTATIONS)}; got {implementation!r}")
@@ -80,7 +81,7 @@ def clipped_sum(
     _refuse_batch_statistics(model, allowed=WithPublic if implementation == "joint" else ())
     groups = clip_norm if isinstance(clip_norm, Groups) else Groups(model, clip_norm)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if hooked := [name for name, p in parameters.items() if p._backward_hooks]:
+    if hooked := [name for name, p in parameters.items() if p._backward_hooks or p._post_accumulate_grad_hooks]:
         raise ValueError(f"{hooked[0]}: expected no hook on it, which no example's gradient goes through; got one")
     if groups.of.keys() != parameters.keys():
         raise ValueError("groups: expected those of the parameters that are trained; got others'")

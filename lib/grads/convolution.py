@@ -106,9 +106,13 @@ def weight_gradient(layer: nn.Conv2d, x: Tensor, gradient: Tensor) -> Tensor:
 
 
 def padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    """What the kernel of ``layer`` moves over."""
-    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    return F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
+    """What the kernel of ``layer`` moves over; as torch, by what ``padding`` is now where it is zeros of that many."""
+    if layer.padding_mode != "zeros":
+        return F.pad(x, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)
+    if isinstance(layer.padding, str):
+        return F.pad(x, layer._reversed_padding_repeated_twice)
+    down, right = layer.padding
+    return F.pad(x, (right, right, down, down))
 
 
 def patches(layer: nn.Conv2d, x: Tensor, size: torch.Size) -> Tensor:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.modules.module import _global_forward_hooks
 
 from lib.grads import reference, uses
 from lib.grads.groups import Groups
 from lib.grads.rules import least_dims, rule_for
+from lib.grads.trials import keep_in_order
 from lib.grads.uses import NotSupportedError
 
 
@@ -110,12 +110,6 @@ def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
     return {name: m for name, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))}
 
 
-def _in_order(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    """Of a batch of one, torch 2.15 takes a gradient that is not contiguous for another when it goes back through."""
-    if output.requires_grad:
-        output.register_hook(torch.Tensor.contiguous)
-
-
 def check_layers(model: nn.Module, layers: dict[str, nn.Module]) -> None:
     """``NotSupportedError`` for a trained layer that has no rule, and for a parameter that two of them share."""
     for name, layer in layers.items():
@@ -124,12 +118,16 @@ def check_layers(model: nn.Module, layers: dict[str, nn.Module]) -> None:
             raise NotSupportedError(
                 f"{name or 'the model'} ({type(layer).__name__}) has no rule for per-example gradients"
             )
-        if "forward" in vars(layer):
+        if not {"forward", "_conv_forward"}.isdisjoint(vars(layer)):
             raise NotSupportedError(f"{name or 'the model'} has another forward than its class")
         if isinstance(layer, nn.Embedding) and (layer.scale_grad_by_freq or layer.max_norm is not None):
             raise NotSupportedError(
                 f"{name or 'the model'} (Embedding with scale_grad_by_freq or max_norm) has no rule for that"
             )
+    if any(layer._is_full_backward_hook is False for layer in model.modules()):
+        raise NotSupportedError("a layer has a backward hook of the old kind, which may change its gradients")
+    if _global_forward_hooks:
+        raise NotSupportedError("a global forward hook may change what layers put out")
     named = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     if len(named) > len(list(model.named_parameters())):
         raise NotSupportedError("a parameter is shared by two layers")
@@ -162,8 +160,7 @@ def forward(
 
     # Before other hooks, which may change the output.
     handles = [layer.register_forward_hook(remember, prepend=True, with_kwargs=True) for layer in layers.values()]
-    by_channel = [layer for layer in model.modules() if isinstance(layer, _BatchNorm | _InstanceNorm)]
-    handles += [layer.register_forward_hook(_in_order) for layer in by_channel]
+    handles += keep_in_order(model)
     try:
         losses = loss(model(x), y)
     finally:

@@ -6,23 +6,17 @@ so.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from itertools import combinations, count, islice
-from math import comb
+from collections.abc import Collection
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, Node
+from torch.autograd.graph import Node
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lib.grads import looks
 from lib.grads.looks import Loss
-from lib.grads.trials import Trial, refuse_kept, rows_of, same, trial
-
-NOT_ALONE = "a row of {} is not of one example alone"
-BESIDE = "an example's loss depends on the examples beside it, and is another without them"
-
-Uses = Sequence[tuple[str, nn.Module, Sequence[GradientEdge]]]  # of trained layers: name, layer, where its outputs are
+from lib.grads.mixing import Uses, mixed, sets_of
+from lib.grads.trials import Trial, refuse_kept, trial
 
 
 class NotSupportedError(Exception):
@@ -88,7 +82,7 @@ def check_elsewhere(model: nn.Module, loss: Loss, losses: Tensor, layers: Uses) 
     for name, layer, outputs in layers:
         called = sum(output.node in nodes for output in outputs)
         for parameter_name, parameter in layer.named_parameters(recurse=False):
-            if used[parameter] > called:
+            if parameter.requires_grad and used[parameter] != called:
                 raise NotSupportedError(
                     f"{name or 'the model'}.{parameter_name} is used otherwise than by calling its layer"
                 )
@@ -111,102 +105,13 @@ def check_alone(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tens
     look = looks.of(model, loss, "alone")
     if not look.found:
         if not look.over:
-            look.found, conclusive = _mixed(model, loss, x, y, losses, layers, _sides(len(losses)))
+            look.found, conclusive = mixed(model, loss, x, y, losses, layers, sets_of(len(losses)))
             look.take(conclusive=conclusive)
         elif look.again:
             half = torch.randperm(len(losses), generator=torch.Generator().manual_seed(look.asked)) % 2 == 0
-            look.found, _ = _mixed(model, loss, x, y, losses, layers, [half, ~half])
+            look.found, _ = mixed(model, loss, x, y, losses, layers, [half, ~half])
     if look.found:
         raise NotSupportedError(look.found)
-
-
-def _mixed(
-    model: nn.Module, loss: Loss, x: Tensor, y: Tensor, losses: Tensor, layers: Uses, sides: list[Tensor]
-) -> tuple[str | None, bool]:
-    """How examples are mixed, if they are, and whether the next pass has nothing more to show.
-
-    ``sides`` (B,): sets of examples whose rows and losses are looked at, when the others' inputs and labels change.
-    """
-    sides = [side.to(losses.device) for side in sides]
-    reason, seen = _flows(losses, layers, sides)
-    if reason:
-        return reason, True
-    by_example, names, told_apart = x.unflatten(0, (len(losses), -1)), [name for name, _, _ in layers], True
-    try:
-        whole = trial(model, x, names)
-        losses_of_all = loss(whole.outputs, y)
-        for mine in sides:
-            alike, labels = (_alike(values, mine) for values in (by_example, y))
-            other = trial(model, alike.flatten(0, 1), names)
-            if reason := _differs(whole, other, mine):
-                return reason, True
-            if not same(losses_of_all[mine], loss(other.outputs, labels)[mine]):
-                return BESIDE, True
-            told_apart &= not (torch.equal(by_example, alike) or torch.equal(y, labels))
-        fewer = sides[0]
-        outputs = trial(model, by_example[fewer].flatten(0, 1)).outputs
-        if whole.drew:  # of fewer examples other numbers would be drawn: only the loss is asked
-            outputs = rows_of(whole.outputs, len(y))[fewer].flatten(0, 1)
-        if not same(losses_of_all[fewer], loss(outputs, y[fewer])):
-            return "an example's loss depends on how many there are", True
-    except torch.OutOfMemoryError:
-        raise  # the reference would need more
-    except (RuntimeError, TypeError, AttributeError) as error:
-        return f"its examples cannot be tried out on a copy ({error})", True
-    return None, seen and told_apart
-
-
-def _alike(values: Tensor, mine: Tensor) -> Tensor:
-    """``values`` (B, …) with those of all others like the first that is ``mine``."""
-    return torch.where(mine.view(-1, *[1] * (values.dim() - 1)), values, values[mine][:1])
-
-
-def _sides(examples: int) -> list[Tensor]:
-    """As few sets of examples (B,) as there can be for any of two to be in one without the other (Sperner 1928).
-
-    Each example is in a half of the k sets, no two in the same: C(k, k/2) ≥ B, 11 for 256.
-    """
-    k = next(k for k in count(2) if comb(k, k // 2) >= examples)
-    halves = list(islice(combinations(range(k), k // 2), examples))
-    return [torch.tensor([side in half for half in halves]) for side in range(k)]
-
-
-def _flows(losses: Tensor, layers: Uses, sides: Iterable[Tensor]) -> tuple[str | None, bool]:
-    """Whether the losses of some examples have a gradient in others' rows, or another in their own than beside others'
-    losses, as where a backward hook sees the whole batch; in words, and in every layer any."""
-    outputs = [output for _, _, of_layer in layers for output in of_layer]
-    seen = {name: not of_layer for name, _, of_layer in layers}
-    of_all = torch.autograd.grad(losses.sum(), outputs, retain_graph=True, allow_unused=True)
-    for mine in sides:
-        whole = list(of_all)[::-1]
-        found = list(torch.autograd.grad(losses[mine].sum(), outputs, retain_graph=True, allow_unused=True))[::-1]
-        for name, _, of_layer in layers:
-            for _ in of_layer:
-                gradient, beside = found.pop(), whole.pop()
-                if gradient is None:
-                    continue
-                rows = rows_of(gradient, len(losses))
-                if rows is None or _nonzero(rows, ~mine) or not same(rows[mine], rows_of(beside, len(losses))[mine]):
-                    return NOT_ALONE.format(name or "the model"), False
-                seen[name] = seen[name] or _nonzero(rows, mine)
-    return None, all(seen.values())
-
-
-def _nonzero(rows: Tensor, whose: Tensor) -> bool:
-    """Whether the rows (B, r, …) of those examples have an entry that is a number, and not 0: NaN is 0 × NaN."""
-    touched = rows.any(dim=tuple(range(1, rows.dim()))) & whose  # the few that are copied, if any
-    return bool(touched.any() and rows[touched].nan_to_num(0.0, 0.0, 0.0).any())
-
-
-def _differs(one: Trial, other: Trial, mine: Tensor) -> str | None:
-    """Which rows of the examples that are ``mine`` (B,), the same in both trials, are not, in words."""
-    refuse_kept(one, other)
-    comparable = one.names == other.names  # not where fewer calls are made of shorter texts
-    for name, *inputs in zip(one.names, one.inputs, other.inputs, strict=True) if comparable else ():
-        rows = [rows_of(of_trial, len(mine)) for of_trial in inputs]
-        if any(of_trial is None for of_trial in rows) or not same(*(of_trial[mine] for of_trial in rows)):
-            return NOT_ALONE.format(name or "the model")
-    return None
 
 
 def _graph(losses: Tensor, calls: Collection[Node]) -> tuple[Counter[Tensor], set[Node]]:
