@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from test_grads import LOSS, check, classes
+from test_grads import LOSS, check, classes, loop
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.module import register_module_forward_hook
@@ -352,6 +352,34 @@ def test_a_call_that_trains_nothing_goes_to_the_reference():
     told = r"last\.weight is used otherwise than by calling its layer"
     with pytest.warns(UserWarning, match=told), suppress(RuntimeError):  # torch's, whose transforms do not switch it
         clipped_sum(Toggled(), LOSS, torch.randn(3, 4), classes(3), clip_norm=0.1)
+
+
+class AsLongAsTheLongest(nn.Module):
+    """Calls its layer once for every word of the batch's longest text; of shorter ones nothing more is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, there = torch.zeros_like(x[:, 0]), x.abs().sum(-1) > 0
+        for t in reversed(range(int(there.sum(1).max()))):
+            h = torch.where(there[:, t, None], self.step(h + x[:, t]).tanh(), h)
+        return self.last(h)
+
+
+def test_texts_of_several_lengths_stay_with_the_fast_form():
+    x = torch.randn(6, 5, 4, generator=torch.Generator().manual_seed(0))
+    for i, length in enumerate((1, 2, 5, 2, 3, 1)):
+        x[i, length:] = 0.0
+    model, y = AsLongAsTheLongest(), classes(6)
+    total, norms = clipped_sum(model, LOSS, x, y, clip_norm=0.5)
+    gradients = loop(model, x, y)
+    expected = sum(g.flatten(1).square().sum(1) for g in gradients.values()).sqrt()
+    torch.testing.assert_close(norms, expected)
+    factors = (0.5 / expected).clamp(max=1.0)
+    for name, of_each in gradients.items():
+        torch.testing.assert_close(total[name], torch.einsum("b,b...->...", factors, of_each))
 
 
 class MadeAnew(nn.Module):

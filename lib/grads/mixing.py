@@ -70,8 +70,10 @@ def _backwards(one: Trial, losses: Tensor, mine: Tensor, other: Trial, others: T
     """Which rows of the examples ``mine`` have another gradient in the other trial, where they are ``its``, in words.
 
     By 1 % of its length, as a number next to the kink of a ReLU may be on its other side in a batch of another size;
-    what is far shorter than other layers' gradients is rounding.
+    what is far shorter than other layers' gradients is rounding.  None where fewer calls are made of shorter texts.
     """
+    if one.names != other.names:
+        return None
     found = [of.gradients(loss[whose]) for of, loss, whose in ((one, losses, mine), (other, others, its))]
     least = 1e-5 * max((_length(gradient) for gradient in found[0] if gradient is not None), default=0.0)
     for name, gradient, beside in zip(one.names, *found, strict=False):
