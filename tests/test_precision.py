@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import make_run
-from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from lib import methods, models, tables
 from lib.grads import Groups
@@ -56,9 +56,11 @@ def without_env(record: dict) -> dict:
 
 
 def in_half_precision(run, **how) -> tuple[dict, bool]:
-    """The record, and whether a layer had an output in bfloat16."""
+    """The record, and whether a layer had an input in bfloat16, another's output."""
     seen = set()
-    hook = register_module_forward_hook(lambda layer, inputs, output: seen.add(getattr(output, "dtype", None)))
+    hook = register_module_forward_pre_hook(
+        lambda layer, inputs: seen.update(getattr(x, "dtype", None) for x in inputs)
+    )
     try:
         return train(run, **how), torch.bfloat16 in seen
     finally:

@@ -148,10 +148,11 @@ def _checkpoint(root: Path, run: Run) -> Path:
 def words(run: Run, error: Exception) -> str:
     """What is told of a run that failed; of an error that nobody foresaw, in which file and line of this package."""
     told = f"{run.words}-{run.id}: {type(error).__name__}: {error}"
-    of_package = [at for at in traceback.extract_tb(error.__traceback__) if Path(at.filename).is_relative_to(PACKAGE)]
-    if isinstance(error, ValueError) or not of_package:
+    passed = [(Path(at.filename), at.lineno) for at in traceback.extract_tb(error.__traceback__)]
+    trained = [at for at in passed if at[0].is_relative_to(PACKAGE) and not at[0].is_relative_to(PACKAGE / "sweep")]
+    if isinstance(error, ValueError) or not trained:
         return told
-    return f"{told} ({of_package[-1].filename}:{of_package[-1].lineno})"
+    return "{} ({}:{})".format(told, *trained[-1])
 
 
 def _device() -> torch.device | None:
