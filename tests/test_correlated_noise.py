@@ -73,7 +73,7 @@ def test_a_record_says_what_was_counted_where_examples_take_turns():
     method = build(banded())
     block, event = method.privacy(), method.budget.events[-1]
     assert (event.steps, event.sampling_prob) == (-(-block["steps"] // 4), 4 * block["sampling_prob"])
-    assert "each of 4 groups of examples sampled in every 4th step alone" in block["proven"]["why"]
+    assert "each of 4 groups of examples sampled in one of 4 steps" in block["proven"]["why"]
     assert "groups" not in build(banded(noise_bands=1)).privacy()["proven"]["why"]
 
 

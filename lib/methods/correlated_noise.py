@@ -46,7 +46,7 @@ class CorrelatedNoise(DPSGD):
         moved *= self.budget.events[-1].sensitivity
         self.sensitivity = f"sensitivity {moved:.4g} C of S = A^{run.noise_power:g}"
         if (turns := self.sampler.groups) > 1:  # so the account is of fewer steps, with a larger probability
-            self.sensitivity += f", each of {turns} groups of examples sampled in every {turns}th step alone"
+            self.sensitivity += f", each of {turns} groups of examples sampled in one of {turns} steps"
         self._recursive = not in_order
         weights = np.trim_zeros((-spectrum.strategy if self._recursive else spectrum.noise)[1:], "b")
         self._oldest_first = next(model.parameters()).new_tensor(weights[::-1].copy())
