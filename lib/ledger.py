@@ -12,8 +12,9 @@ from pathlib import Path
 
 from lib import claims, registry, report, tables
 from lib.claims import Claim, Verdict
+from lib.record import Record
 from lib.report.provenance import machine
-from lib.store import BENCHMARKS, RESULTS, Record, Store, measured, write_text
+from lib.store import BENCHMARKS, RESULTS, Store, measured, write_text
 from lib.tables import Table
 
 BEGIN, END = "<!-- {}: written by make report -->", "<!-- end of {} -->"

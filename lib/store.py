@@ -3,13 +3,10 @@
 ``results/<table>/<words>-<id>.json`` holds the record of one finished run.  A run is looked up by its id wherever
 it lies under the root, so a run that two tables share is trained once.  A record is written to a temporary name
 and renamed: it is there whole or not at all, and nothing here overwrites a stored record.
-
-Schema 1: ``schema, id, run, metrics, privacy, history, env``, one block per question a reader asks.
 """
 
 import glob
 import json
-import math
 import os
 import tempfile
 import time
@@ -18,21 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lib.record import Record, validate
 from lib.run import Run
 
-SCHEMA = 1
-BLOCKS = ("schema", "id", "run", "metrics", "privacy", "history", "env")
-PRIVACY = ("neighbouring_relation", "sampler", "noise_multiplier", "sampling_prob", "steps")
-PRIVACY_VALUES = ("claimed", "proven", "audited")
-ENV = {"seconds": (int, float), "device": str, "flags": dict}
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 SMOKE_RESULTS = RESULTS.parent / "out" / "smoke"  # never under results/: smoke runs are not on the papers' data
 BENCHMARKS = RESULTS / "benchmarks"  # timings, which are not records
 AUDITS = RESULTS / "audits"  # what attacks on methods found, which are not records either
 ABANDONED = 600  # seconds after which an unfinished file is one of a writer that was killed
 NO_RECORDS = (BENCHMARKS.name, AUDITS.name)
-
-Record = dict[str, Any]
 
 
 class StoreError(Exception):
@@ -48,57 +39,14 @@ def folder(tier: str) -> Path:
     return SMOKE_RESULTS if tier == "smoke" else RESULTS
 
 
-def validate(record: Record) -> Record:
-    """Return ``record`` if it is one of schema 1 whose id fits its run; raise ``StoreError`` if not."""
-    if not isinstance(record, dict) or (missing := [b for b in BLOCKS if b not in record]):
-        have = ", ".join(record) if isinstance(record, dict) else type(record).__name__
-        raise StoreError(f"expected the blocks {', '.join(BLOCKS)}; got {have}")
-    if type(record["schema"]) is not int or record["schema"] != SCHEMA:
-        raise StoreError(f"expected schema {SCHEMA}; got {record['schema']!r}")
-    for block in BLOCKS[2:]:
-        if not isinstance(record[block], dict):
-            raise StoreError(f"expected {block} to be a block of names and values; got {record[block]!r}")
-    if missing := [k for k in (*PRIVACY, *PRIVACY_VALUES) if k not in record["privacy"]]:
-        raise StoreError(f"expected privacy to say {missing[0]!r}; got {', '.join(record['privacy'])}")
-    _check_contents(record)
-    try:
-        run = Run.from_dict(record["run"])
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"run block: {error}") from error
-    if record["id"] != run.id:
-        raise StoreError(f"expected id {run.id}, which its run block hashes to; got {record['id']!r}")
-    accuracies = {k: v for k, v in record["metrics"].items() if k.endswith("accuracy")}
-    if not accuracies or not all(isinstance(v, float) and 0.0 <= v <= 100.0 for v in accuracies.values()):
-        raise StoreError(f"expected metrics with an accuracy in percent, 0 to 100; got {record['metrics']}")
-    return record
-
-
-def _check_contents(record: Record) -> None:
-    """What readers take for granted inside the blocks."""
-    privacy = record["privacy"]
-    for name in PRIVACY_VALUES:
-        if not isinstance(privacy[name], dict) and (name != "audited" or privacy[name] is not None):
-            raise StoreError(f"expected privacy's {name} to be a block of names and values; got {privacy[name]!r}")
-    told = {f"claimed {accountant}": epsilon for accountant, epsilon in privacy["claimed"].items()}
-    told |= {f"{name} epsilon": privacy[name].get("epsilon") for name in ("proven", "audited") if privacy[name]}
-    for name, epsilon in told.items():
-        if epsilon is not None and not (isinstance(epsilon, int | float) and 0.0 <= epsilon < math.inf):
-            raise StoreError(f"expected privacy's {name} to be None or a finite number, at least 0; got {epsilon!r}")
-    if not any(name.endswith("accuracy") and values for name, values in record["history"].items()):
-        raise StoreError(f"expected history to have accuracies; got {', '.join(record['history']) or 'nothing'}")
-    for name, kind in ENV.items():
-        if not isinstance(record["env"].get(name), kind):
-            raise StoreError(f"expected env to say {name!r}; got {record['env'].get(name)!r}")
-
-
 def read(path: Path) -> Record:
     """The record in ``path``, validated; ``StoreError`` names the file if it is malformed or half-written."""
     try:
         record = validate(json.loads(path.read_text(encoding="utf-8")))
         if record["id"] != path.stem[-12:]:
-            raise StoreError(f"expected the id that its name ends with; got {record['id']}")
+            raise ValueError(f"expected the id that its name ends with; got {record['id']}")
         return record
-    except (StoreError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise StoreError(f"{path}: not a valid record: {error}; move it away to train this run again") from error
 
 
@@ -139,7 +87,10 @@ class Store:
         return ((path.parent.name, self._read(run_id)) for run_id, path in self._paths.items())
 
     def write(self, table: str, record: Record) -> Path:
-        """Store ``record`` under ``table``; ``AlreadyStored`` for a run that is, anywhere under the root."""
+        """Store ``record`` under ``table``; ``AlreadyStored`` for a run that is, anywhere under the root.
+
+        ``ValueError`` for what is no record.
+        """
         run = Run.from_dict(validate(record)["run"])
         path = self.root / table / f"{run.words}-{run.id}.json"
         where = self._paths.get(run.id, path)

@@ -15,8 +15,9 @@ from statistics import fmean
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from lib.record import Record
 from lib.run import Run
-from lib.store import Record, Store
+from lib.store import Store
 from lib.tables import Column, Row, Table
 
 BEYOND = 4  # points at most past the ends of a grid

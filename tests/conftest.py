@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from lib import tuning
+from lib.record import SCHEMA, Record
 from lib.run import Run
-from lib.store import SCHEMA, Record, Store
+from lib.store import Store
 from lib.tables import Table
 
 

@@ -16,8 +16,9 @@ from lib.audit import __main__ as audit_command
 from lib.audit import canaries, records
 from lib.audit.float32_noise import cut_off
 from lib.methods._budget import budget
+from lib.record import validate
 from lib.sampling import Sampler
-from lib.store import RESULTS, Store, StoreError, validate
+from lib.store import RESULTS, Store, StoreError
 from lib.train import Training, train
 
 PRIVATE = {"optimizer": "sgd", "sampler": "poisson", "clip_norm": 1.0, "batch_size": 144, "lr": 0.5}
@@ -173,7 +174,7 @@ def test_amending_changes_the_privacy_block_alone(tmp_path):
     stored = json.loads(path.read_text())
     assert stored["privacy"]["audited"]["attack"] == "made up"
     assert {k: v for k, v in stored.items() if k != "privacy"} == {k: v for k, v in record.items() if k != "privacy"}
-    with pytest.raises(StoreError, match="expected privacy to say 'claimed'"):
+    with pytest.raises(ValueError, match="expected privacy to say 'claimed'"):
         store.amend(record, {k: v for k, v in record["privacy"].items() if k != "claimed"})
     assert json.loads(path.read_text()) == stored
     assert [p.name for p in path.parent.iterdir()] == [path.name]

@@ -11,7 +11,7 @@ import torch
 from conftest import make_run
 
 from lib import data
-from lib.store import Record
+from lib.record import Record
 from lib.train import CheckpointError, OutOfTime, checkpoint, sealed, train, train_together
 
 PRIVATE = {"optimizer": "sgd", "clip_norm": 1.0, "noise_multiplier": 1.0, "sampler": "poisson", "batch_size": 256}

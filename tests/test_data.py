@@ -111,6 +111,7 @@ def test_offline_the_error_says_which_file_where_and_what_to_do(folder, monkeypa
                 ({"test_labels": np.array([0, -1, 2])}, "from 0 to 999; got int64 from -1 to 2"),
                 ({"test_labels": np.array([0, 1000, 2])}, "from 0 to 999; got int64 from 0 to 1000"),
                 ({f"test_{kind}": ARRAYS[f"test_{kind}"][:0] for kind in ("images", "labels")}, "one test example"),
+                ({f"{s}_labels": ARRAYS[f"{s}_labels"] + 1 for s in ("train", "test")}, "labels from 0 on; got 1 as"),
                 ({"test_images": np.zeros((3, 32, 32), np.uint8)}, "expected images of one size"),
                 ({"train_images": np.zeros((6, 3, 32, 32), np.uint8)}, "1 or 3 channels last"),
             )

@@ -389,6 +389,13 @@ def test_bad_arguments_are_refused(how, message):
         clipped_sum(model, LOSS, torch.ones(1, 2), classes(1), **how)
 
 
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_what_is_no_tensor_is_refused(name):
+    batch = {"x": torch.ones(1, 2), "y": classes(1)}
+    with pytest.raises(TypeError, match=f"^{name}: expected a tensor; got ndarray$"):
+        clipped_sum(nn.Linear(2, 3), LOSS, **batch | {name: batch[name].numpy()}, clip_norm=1.0)
+
+
 @pytest.mark.parametrize("clip_norm", [1.0, {"0": 1.0}])
 def test_a_model_with_nothing_to_train_is_refused(clip_norm):
     model = nn.Sequential(nn.Linear(2, 3)).requires_grad_(False)

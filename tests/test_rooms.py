@@ -18,13 +18,14 @@ WITHOUT_TORCH = {
     "schedules": set(),
     "run": {"accounting", "registry", "schedules"},
     "tables": {"registry", "run"},
-    "store": {"run"},
-    "tuning": {"run", "store", "tables"},
+    "record": {"run"},
+    "store": {"record", "run"},
+    "tuning": {"record", "run", "store", "tables"},
     "lease": set(),
-    "report": {"accounting", "registry", "tables", "store", "tuning"},
+    "report": {"accounting", "record", "registry", "tables", "store", "tuning"},
     "figures": {"accounting", "report", "store", "tables"},
     "claims": {"accounting", "registry", "report", "store", "tables"},
-    "ledger": {"claims", "registry", "report", "store", "tables"},
+    "ledger": {"claims", "record", "registry", "report", "store", "tables"},
     "book": {"accounting", "figures", "ledger", "notebook", "registry", "report", "store", "tables"},
     "plan": {"run", "tables"},
     "notebook": {"plan", "store", "sweep", "tables", "tuning"},  # sweep only inside the function that trains
@@ -37,8 +38,8 @@ WITH_TORCH = {
     "models": {"layers", "registry", "run"},  # of run the names of norms
     "grads": {"layers", "tf32"},
     "audit": {
-        *("accounting", "data", "environment", "gaussian", "generators", "grads", "layers", "methods", "models", "run"),
-        *("store", "tables", "train"),
+        *("accounting", "data", "environment", "gaussian", "generators", "grads", "layers", "methods", "models"),
+        *("record", "run", "store", "tables", "train"),
     },
     "generators": set(),
     "sampling": {"accounting"},
@@ -51,9 +52,9 @@ WITH_TORCH = {
     "environment": {"tf32"},
     "train": {
         *("data", "environment", "generators", "grads", "layers", "lease", "methods", "models", "pca"),
-        *("preprocessing", "registry", "run", "store", "tf32"),
+        *("preprocessing", "record", "registry", "run", "store", "tf32"),
     },
-    "sweep": {"data", "environment", "lease", "plan", "run", "store", "tables", "train", "tuning"},
+    "sweep": {"data", "environment", "lease", "plan", "record", "run", "store", "tables", "train", "tuning"},
     "bench": {
         *("environment", "gaussian", "generators", "grads", "layers", "methods", "models", "registry", "run", "store"),
         "tf32",

@@ -204,7 +204,7 @@ def test_an_audit_that_is_damaged_or_missing_is_named_with_the_command_that_writ
 
 def test_an_invalid_record_is_not_written(tmp_path):
     results = Store(tmp_path, read_only=False)
-    with pytest.raises(StoreError, match="expected the blocks"):
+    with pytest.raises(ValueError, match="expected the blocks"):
         results.write("a_table", {"schema": 1})
     assert not list(tmp_path.rglob("*.json"))
 
@@ -263,7 +263,7 @@ def test_a_record_with_nan_is_not_written(tmp_path):
 def test_every_accuracy_is_in_percent(tmp_path):
     record = make_record(make_run(), 50.0)
     record["metrics"]["validation_accuracy"] = 700.0
-    with pytest.raises(StoreError, match="expected metrics with an accuracy in percent, 0 to 100"):
+    with pytest.raises(ValueError, match="expected metrics with an accuracy in percent, 0 to 100"):
         Store(tmp_path, read_only=False).write("a_table", record)
 
 

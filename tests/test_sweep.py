@@ -296,6 +296,8 @@ def test_what_can_be_known_before_training_is_refused_before(tmp_path, monkeypat
     monkeypatch.setattr(_work, "train_together", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(ValueError, match="unknown tier 'full'"):
         go(tmp_path, tier="full")
+    with pytest.raises(TypeError, match=r"table: expected one of tables.load\(name\); got 'mnist_noise'"):
+        go(tmp_path, "mnist_noise")
     with pytest.raises(ValueError, match="seeds: expected a whole number of at least 1; got 0"):
         go(tmp_path, seeds=0)
     with pytest.raises(ValueError, match="together: expected None or a whole number of at least 1; got 0"):

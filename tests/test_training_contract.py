@@ -133,6 +133,14 @@ def test_a_method_that_leaves_nothing_to_follow_is_refused_in_its_first_step(bac
         train(make_run())
 
 
+def test_a_method_that_does_not_say_its_privacy_is_refused_before_its_first_step(seen, monkeypatch):
+    """Else the whole training would be lost for it."""
+    monkeypatch.setattr(NonPrivate, "privacy", lambda self: {"claimed": {}})
+    with pytest.raises(ValueError, match=r"^lib/methods/non_private\.py: expected privacy to say 'neighbouring"):
+        train(make_run())
+    assert not seen["steps"]
+
+
 def left(method, model, x, y, step):
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)

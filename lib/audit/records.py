@@ -20,8 +20,9 @@ from lib.audit import bounds, canaries
 from lib.audit.float32_noise import BOUND, SPIKED, cut_off
 from lib.data import Dataset
 from lib.methods import Public
+from lib.record import Record
 from lib.run import Run
-from lib.store import Record, StoreError
+from lib.store import StoreError
 from lib.train import Training, dataset_of
 
 CANARIES = 5000

@@ -169,12 +169,14 @@ def _on(
     inputs: dict[str, np.ndarray],
     vectors: np.ndarray | None = None,
 ) -> Dataset:
-    """The data set, on ``device``."""
+    """The data set, on ``device``; ``DataError`` for labels that begin after 0, with a class that nothing is of."""
     tensors = {} if vectors is None else {"vectors": torch.from_numpy(vectors).to(device)}
     for split, of_split in inputs.items():
         labels = _checked(name, split, arrays[f"{split}_labels"])
         tensors[f"{split}_inputs"] = torch.from_numpy(np.ascontiguousarray(of_split)).to(device)
         tensors[f"{split}_labels"] = torch.from_numpy(labels).to(device)
+    if first := int(torch.cat([tensors[f"{split}_labels"] for split in inputs]).min()):
+        raise DataError(f"{name}: expected labels from 0 on; got {first} as the smallest")
     return Dataset(name=name, sha256=sha256, **tensors)
 
 

@@ -78,6 +78,9 @@ def clipped_sum(
         raise ValueError(f"implementation: expected one of {', '.join(IMPLEMENTATIONS)}; got {implementation!r}")
     if microbatch_size is not None and microbatch_size < 1:
         raise ValueError(f"microbatch_size: expected None or at least 1; got {microbatch_size}")
+    for name, value in {"x": x, "y": y}.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}: expected a tensor; got {type(value).__name__}")
     _refuse_batch_statistics(model, allowed=WithPublic if implementation == "joint" else ())
     groups = clip_norm if isinstance(clip_norm, Groups) else Groups(model, clip_norm)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}

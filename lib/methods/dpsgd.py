@@ -169,7 +169,7 @@ class DPSGD(Method):
         for prover in filter(able.__contains__, PROVERS):
             try:
                 proven = finite(self.budget.epsilon(prover))
-            except ValueError as error:  # noise too small for it; the run is trained by now, and is not lost for that
+            except ValueError as error:  # noise too small for it, for which a run is not lost
                 why = str(error)
             else:
                 why = f"{self.sensitivity}, accountant {prover}"

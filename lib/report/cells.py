@@ -6,9 +6,10 @@ from typing import Any
 import pandas as pd
 
 from lib import accounting, registry, tables
+from lib.record import Record
 from lib.report import privacy_words
 from lib.report.frames import records, summary
-from lib.store import Record, Store
+from lib.store import Store
 from lib.tables import Row, Table
 
 OF_CELL = ("row", "column", "printed", "mean", "stderr", "n")

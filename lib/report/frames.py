@@ -8,8 +8,9 @@ from statistics import fmean, stdev
 import pandas as pd
 
 from lib import tuning
+from lib.record import Record
 from lib.report import privacy_words
-from lib.store import Record, Store
+from lib.store import Store
 from lib.tables import Column, Row, Table
 
 

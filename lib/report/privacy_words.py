@@ -1,6 +1,6 @@
 """What records say of their privacy, in words: claimed / proven / audited ε, and why."""
 
-from lib.store import Record
+from lib.record import Record
 
 MARK = "†"  # on what is proven for noise that is more Gaussian than the run's was
 SHORT = "norms that may have come out too small"  # as :mod:`lib.audit.records` words it

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from lib import tuning
+from lib.record import Record
 from lib.report.frames import records
-from lib.store import Record, Store
+from lib.store import Store
 from lib.tables import Table
 
 

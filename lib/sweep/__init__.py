@@ -65,10 +65,12 @@ def run(
 
     ``plan``: the fields of :class:`~lib.plan.Plan` (tier, seeds, minutes, backend, scheduler, n_jobs, together,
     precision).  When ``minutes`` are over no run starts, and those in hand leave checkpoints.  A worker that does no
-    step in ``silent`` seconds is given up, and its run taken over.  Raises ``ValueError``, ``StoreError`` or
-    ``DataError`` before any training if the plan is not one, results cannot be written or read, or data are missing;
-    and ``SweepError`` at the end if runs failed.
+    step in ``silent`` seconds is given up, and its run taken over.  Raises ``TypeError``, ``ValueError``,
+    ``StoreError`` or ``DataError`` before any training if ``table`` or the plan is none, results cannot be written or
+    read, or data are missing; and ``SweepError`` at the end if runs failed.
     """
+    if not isinstance(table, Table):
+        raise TypeError(f"table: expected one of tables.load(name); got {table!r}")
     plan = Plan(**plan)
     root = Path(root if root is not None else folder(plan.tier)).resolve()  # a cluster's workers are elsewhere
     store = Store(root, read_only=False)

@@ -14,8 +14,9 @@ import torch
 
 from lib import environment
 from lib.lease import Lease
+from lib.record import Record
 from lib.run import Run
-from lib.store import AlreadyStored, Record, Store
+from lib.store import AlreadyStored, Store
 from lib.train import OutOfTime, alike, train_together
 from lib.train.checkpoint import remove
 from lib.train.pretrained import Elsewhere

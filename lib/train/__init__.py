@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from lib import environment, methods, store, tf32
+from lib import environment, methods, tf32
+from lib.record import Record
 from lib.run import Run
 from lib.run.allowed import PRECISIONS
 from lib.train import pretrained
@@ -46,8 +47,8 @@ def train(
     deadline: float | None = None,
     checkpoint: Path | None = None,
     beat: Callable[[], None] = lambda: None,
-) -> store.Record:
-    """Train ``run`` and return its record (schema of :mod:`lib.store`).
+) -> Record:
+    """Train ``run`` and return its record (schema of :mod:`lib.record`).
 
     ``device`` defaults to the GPU where there is one.  ``precision`` "bfloat16" is mixed precision: a step's passes
     through the network in bfloat16, all else (parameters, clipping, noise, update, tests) in float32; a method that
@@ -71,7 +72,7 @@ def train_together(
     deadline: float | None = None,
     checkpoints: Sequence[Path] | None = None,
     beat: Callable[[], None] = lambda: None,
-) -> list[store.Record]:
+) -> list[Record]:
     """The records of ``runs``, as :func:`train` would make them, to rounding; ``ValueError`` if they are not alike.
 
     The gradients of all are found in one pass.  All else, batches, noise, update, schedule and test, is every run's

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lib import environment, methods, store
+from lib import environment, methods
 from lib.generators import generator
 from lib.layers import held_noise
+from lib.record import SCHEMA, Record, check_privacy, validate
 from lib.run import Run
 from lib.train._start import Data, dataset_of, model_of, optimizer_of, preprocessing_of
 from lib.train.checkpoint import CheckpointError
@@ -66,8 +67,11 @@ class Training:
 
     @torch.no_grad()
     def try_out(self) -> None:
-        """One example's pass, as in a test.  ``ValueError`` where the model does not take the inputs, or has other
-        outputs than classes: torch's own error names the shapes of one layer, and not what to change."""
+        """What would be refused at the end, now: one example's pass, as in a test, and what the method says of privacy.
+
+        ``ValueError`` where the model does not take the inputs, or has other outputs than classes: torch's own error
+        names the shapes of one layer, and not what to change.
+        """
         x = preprocessing_of(self.run, self._dataset).testing(self._dataset.train_inputs[:1])
         try:
             outputs = tuple(self.model.eval()(x).shape)
@@ -80,6 +84,10 @@ class Training:
         if outputs != (1, self._dataset.classes):
             expected = f"logits (1, {self._dataset.classes}) of one example of {self.run.dataset!r}"
             raise ValueError(f"model: expected {expected}; got {outputs} of {self.run.model!r}")
+        try:
+            check_privacy(self.method.privacy())
+        except ValueError as error:
+            raise ValueError(f"lib/methods/{self.run.method}.py: {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: value for name, value in vars(self).items() if name not in ("data", "_dataset", "_public")}
@@ -165,7 +173,7 @@ class Training:
             noise = self.generators["test noise"]
             self.accuracies.append(evaluate(self.model, run, self._dataset, noise, **how))
 
-    def record(self) -> store.Record:
+    def record(self) -> Record:
         """What is stored of a finished run."""
         run, split = self.run, "validation" if self.run.validation_examples else "test"
         how = {
@@ -176,9 +184,9 @@ class Training:
             "data": self._dataset.size,
             "data_sha256": self.data_sha256,
         }
-        return store.validate(
+        return validate(
             {
-                "schema": store.SCHEMA,
+                "schema": SCHEMA,
                 "id": run.id,
                 "run": asdict(run),
                 "metrics": {f"{split}_accuracy": self.accuracies[-1]},

@@ -26,7 +26,7 @@ _LIB = Path(__file__).resolve().parent.parent
 # The code that a training's course depends on; a checkpoint made by another is not gone on from.
 CODE = (
     *("accounting", "data", "gaussian.py", "generators.py", "grads", "layers", "methods", "models", "pca.py"),
-    *("preprocessing.py", "run", "sampling.py", "schedules.py", "tf32.py", "train"),
+    *("preprocessing.py", "record.py", "run", "sampling.py", "schedules.py", "tf32.py", "train"),
 )
 
 
