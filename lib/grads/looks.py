@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, ref
 from torch import Tensor, nn
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+FLAGS = (bool, str)  # read in every step: to make a union of them each time costs more than to look
 LOOKS = 10  # a last layer of zeros moves with the first step; of some models most examples never have a gradient
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -67,7 +68,7 @@ def _state(model: nn.Module, loss: Loss, question: str) -> Hashable:
 
 
 def _flags(value: object) -> tuple[tuple[str, bool | str], ...]:
-    return tuple((name, flag) for name, flag in getattr(value, "__dict__", {}).items() if isinstance(flag, bool | str))
+    return tuple((name, flag) for name, flag in getattr(value, "__dict__", {}).items() if isinstance(flag, FLAGS))
 
 
 def _hooks(layer: nn.Module) -> tuple[Hashable, ...]:
