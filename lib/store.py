@@ -152,10 +152,11 @@ def write_text(path: Path, text: str, *, new: bool = False) -> None:
     write_bytes(path, text.encode(), new=new)
 
 
-def write_bytes(path: Path, content: bytes, *, new: bool = False) -> None:
+def write_bytes(path: Path, content: bytes, *, new: bool = False, secret: bool = False) -> None:
     """At once: hidden and with another ending until complete, so that no reader ever picks it up half-written.
 
     ``new``: ``FileExistsError`` if ``path`` exists, and ``FileNotFoundError`` if another writer published it meanwhile.
+    ``secret``: for its owner alone.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _take_abandoned(parts(path))
@@ -167,7 +168,7 @@ def write_bytes(path: Path, content: bytes, *, new: bool = False) -> None:
         except BaseException:
             os.unlink(file.name)
             raise
-    os.chmod(file.name, 0o644)
+    os.chmod(file.name, 0o600 if secret else 0o644)
     (_publish_new if new else os.replace)(file.name, path)
 
 

@@ -153,6 +153,16 @@ def test_events_that_share_a_shuffled_epoch_each_count_it():
     assert accounting.composed_epsilon(fixed, accountant="gdp") < counted
 
 
+def test_in_shuffled_epochs_a_replaced_example_costs_twice_one_that_is_left_out():
+    kind = {"sampling_prob": 0.01, "steps": 1000, "sampler": "shuffled", "accountant": "gdp"}
+    replaced = accounting.epsilon(noise_multiplier=4.0, neighbouring_relation="replace_one", **kind)
+    assert replaced == accounting.epsilon(noise_multiplier=2.0, neighbouring_relation="add_or_remove_one", **kind)
+
+
+def test_batches_that_fill_an_epoch_are_its_steps_although_their_share_is_rounded():
+    assert accounting.Event(1.0, 7 / 651, 10, "shuffled").steps_per_epoch == 93  # 651 / 7, and 1 / (7 / 651) is less
+
+
 def test_shuffled_epochs_count_participations():
     kind = {"sampling_prob": 300 / 1000, "sampler": "shuffled", "accountant": "gdp"}  # three batches and a rest
     for steps, participations in ((1, 1), (3, 1), (4, 2), (6, 2), (7, 3)):

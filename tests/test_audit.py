@@ -137,6 +137,19 @@ def test_flags_a_shortcut_of_the_first_sample():
     assert found.multiple > 2.5
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_flags_it_without_being_told_where_to_look(seed):
+    _, x, y = made("dense", "none", 0)
+    torch.manual_seed(0)
+    assert audit.sensitivity(summed("joint"), FirstShortcut(), x, y, clip_norm=C, seed=seed).multiple > 2.5
+
+
+def test_a_buffer_that_is_no_number_and_stays_so_has_not_moved():
+    model, x, y = made("dense", "none", 0)
+    model.register_buffer("threshold", torch.tensor(math.nan))
+    assert audit.sensitivity(summed(), model, x, y, clip_norm=C, examples=1, ascent=1).buffers == ()
+
+
 def test_a_model_is_looked_at_once_for_all_neighbours(monkeypatch):
     tried = []
     for place in ("uses", "mixing"):

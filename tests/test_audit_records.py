@@ -262,6 +262,16 @@ def test_whatever_the_attack_depends_on_is_of_the_mechanism():
     assert len(found) == 1 + len(MECHANISM)
 
 
+def test_an_attack_is_known_whether_the_other_seed_was_attacked_or_not():
+    attacked = next(
+        record for _, record in Store(RESULTS).filed() if (record["privacy"]["audited"] or {}).get("attack")
+    )
+    fresh = attacked | {"run": attacked["run"] | {"seed": 99}, "privacy": attacked["privacy"] | {"audited": None}}
+    assert attacked["privacy"]["audited"]["attack"] == records.ATTACK
+    for filed in ([attacked, fresh], [fresh, attacked]):
+        assert list(records.stored(filed).values()) == [attacked["privacy"]["audited"]]
+
+
 def test_a_step_more_is_another_run():
     """Whose ε the tolerance of a claim would not tell."""
     record = train(make_run(**RUNS["si_dpsgd"]))

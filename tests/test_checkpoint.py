@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -165,6 +166,12 @@ def test_a_full_disk_ends_no_training(tmp_path, monkeypatch):
         record = train(run, checkpoint=tmp_path / "checkpoint")
     assert list(tmp_path.iterdir()) == []
     assert without_env(record) == without_env(train(run))
+
+
+def test_a_checkpoint_is_for_its_owner_alone(half_done):
+    """It holds the state of the generators that draw the noise."""
+    _, path = half_done
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_the_header_is_readable(half_done):

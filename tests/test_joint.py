@@ -6,7 +6,7 @@ from test_public_batch_norm import LOSS, batch, made
 from torch import Tensor, nn
 
 from lib.grads import Groups, clipped_sum, joint
-from lib.layers import ChannelAffine, NoisyConv2d, NoisyLinear, WithPublic
+from lib.layers import ChannelAffine, NoisyConv2d, NoisyLinear, PublicBatchNorm, WithPublic
 
 
 class Mixing(nn.Module):
@@ -133,3 +133,24 @@ def test_examples_share_statistics_with_those_of_their_group(gradient, affine, s
     torch.testing.assert_close(norms, torch.cat([norms for _, norms in sums]))
     for name, value in total.items():
         torch.testing.assert_close(value, sum(of_part[name] for of_part, _ in sums))
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+def test_examples_share_statistics_beside_a_layer_without_a_rule_too(gradient):
+    """Example by example, as the reference goes, each would be normalised by its own."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv1d(2, 3, 2), PublicBatchNorm(3), nn.Flatten(), nn.Linear(12, 3))
+    model = WithPublic(net, torch.randn(2, 2, 5), statistics="mixed", gradient=gradient).train()
+    x, y = torch.randn(5, 2, 5), torch.arange(5) % 3
+    each = [torch.autograd.grad(LOSS(model(x), y)[i], list(model.parameters())) for i in range(5)]
+    expected = torch.stack([torch.cat([g.flatten() for g in of_one]).norm() for of_one in each])
+    torch.testing.assert_close(clipped_sum(model, LOSS, x, y, clip_norm=1.0, implementation="joint")[1], expected)
+
+
+@pytest.mark.parametrize("statistics", ["per_example", "public"])
+def test_where_statistics_are_not_shared_examples_that_meet_elsewhere_are_noticed(statistics):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 3), PublicBatchNorm(3), Mixing(), nn.Linear(3, 3))
+    model = WithPublic(net, torch.randn(2, 4), statistics=statistics).train()
+    with pytest.warns(UserWarning, match="is not of one example alone"):
+        clipped_sum(model, LOSS, torch.randn(5, 4), torch.arange(5) % 3, clip_norm=1.0, implementation="joint")

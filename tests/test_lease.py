@@ -95,6 +95,19 @@ def test_a_dead_owners_lease_is_followed_at_once_and_by_one_alone(tmp_path, many
     assert list(tmp_path.iterdir()) == []
 
 
+def test_of_two_who_look_at_the_same_moment_one_gets_it(tmp_path, monkeypatch):
+    assert take(tmp_path)
+    monkeypatch.setattr("lib.lease.leases", lambda *_: iter(()))  # what the other saw
+    assert take(tmp_path) is None
+
+
+def test_a_lease_is_followed_however_many_owners_died(tmp_path):
+    for generation in range(4):
+        lease = take(tmp_path)
+        assert lease.path.name == f"{RUN}.{generation}.lease"
+        rewrite(lease, pid=dead_process())
+
+
 def test_a_process_that_has_the_number_of_a_dead_one_is_not_the_owner(tmp_path):
     """Told by when it began."""
     lease = take(tmp_path)

@@ -10,6 +10,7 @@ from lib import methods, models
 from lib.generators import generator
 from lib.layers import NoisedBatchNorm, noised_batch_norm
 from lib.layers.noised_batch_norm import LEAST_VARIANCE, MOMENTUM, sensitivities
+from lib.methods import _statistics
 from lib.run import Run
 
 C, L = 2.0, 50
@@ -137,6 +138,25 @@ class TestInDPSGD:
         norms = [layer for layer in model if isinstance(layer, NoisedBatchNorm)]
         assert len(norms) == 4
         assert all(layer.mean.any() and layer.sums is None for layer in norms)
+
+    def test_the_gradient_is_of_the_averages_of_earlier_steps(self, monkeypatch):
+        model, seen = models.build("lenet5", norm=NOISED["norm"]).train(), []
+        method = methods.build(private(), N, model)
+        monkeypatch.setattr(method, "leave", lambda model, *_: seen.append(model[1].mean.any().item()))
+        for step in range(2):
+            method.backward(model, torch.rand(L, 1, 28, 28), torch.arange(L) % 10, step)
+        assert seen == [False, True]
+
+    def test_a_lot_of_several_passes_counts_whole(self, monkeypatch):
+        torch.manual_seed(0)
+        x, y, means = torch.rand(L, 1, 28, 28), torch.arange(L) % 10, []
+        for chunk in (1024, 3):
+            monkeypatch.setattr(_statistics, "CHUNK", chunk)
+            torch.manual_seed(1)
+            model = models.build("lenet5", norm=NOISED["norm"]).train()
+            methods.build(private(noise_multiplier=0.0, clip_norm=None), N, model).backward(model, x, y, 0)
+            means.append(model[1].mean)
+        torch.testing.assert_close(*means)
 
     def test_an_empty_batch_is_noise_alone(self):
         model = models.build("lenet5", norm=NOISED["norm"]).train()

@@ -240,6 +240,7 @@ def test_held_statistics_are_found_once_and_let_go():
     ("how", "message"),
     [
         ({"statistics": "running"}, "statistics: expected one of mixed, per_example, public; got 'running'"),
+        ({"shared_by": -1}, "shared_by: expected at least 1, or 0 for all; got -1"),
         ({"public": torch.zeros(0, 18)}, "expected public examples; got none"),
         ({"model": nn.Linear(18, 3)}, "expected PublicBatchNorm layers in the model; got none"),
     ],
@@ -248,6 +249,13 @@ def test_what_makes_no_sense_is_refused(how, message):
     settings = {"model": network(), "public": torch.zeros(4, 18), "statistics": "public"} | how
     with pytest.raises(ValueError, match=message):
         WithPublic(settings.pop("model"), settings.pop("public"), **settings)
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+def test_public_examples_alone_are_refused(gradient):
+    model = WithPublic(network(), torch.zeros(4, 18), statistics="per_example", gradient=gradient)
+    with pytest.raises(ValueError, match="x: expected at least one example beside the public ones; got none"):
+        model(torch.zeros(0, 18))
 
 
 def test_a_layer_by_itself_is_refused():

@@ -10,6 +10,7 @@ from conftest import make_record, make_run
 
 from lib import figures, ledger, report, tables, tuning
 from lib.claims import every, of
+from lib.report.cells import _epsilons
 from lib.store import RESULTS, Store
 
 TABLE = tables.load("mnist_noise")
@@ -171,6 +172,16 @@ def test_the_ledger_has_every_claim_with_its_verdict(fill):
 
 def test_an_anchor_is_what_github_makes_of_a_heading():
     assert ledger.anchor("agnews_noise: v2 Table 4 = v1 Table 3") == "agnews_noise-v2-table-4--v1-table-3"
+
+
+def test_a_cell_is_proven_only_if_all_of_its_runs_are():
+    private = make_run(method="dpsgd", clip_norm=1.0, epsilon=1.0, sampler="poisson", optimizer="sgd")
+    of_cell = [make_record(private, 90.0), make_record(replace(private, seed=1), 90.0)]
+    for record, epsilon in zip(of_cell, (1.0, 2.0), strict=True):
+        record["privacy"]["claimed"], record["privacy"]["proven"]["epsilon"] = {"pld": 1.0}, epsilon
+    assert _epsilons(of_cell)["proven"] == 2.0
+    of_cell[0]["privacy"]["proven"]["epsilon"] = None
+    assert _epsilons(of_cell)["proven"] is None
 
 
 def test_differences_by_hand(fill):

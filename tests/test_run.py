@@ -222,6 +222,17 @@ def test_numbers_of_numpy_and_a_zero_with_a_sign_are_the_same_run():
         make_run(seed=True)
 
 
+def test_nothing_is_another_run_for_the_sign_of_its_zero():
+    private = {"method": "dpsgd", "clip_norm": 1.0}
+    assert make_run(**private, noise_multiplier=-0.0).id == make_run(**private, noise_multiplier=0.0).id
+
+
+def test_a_run_names_all_data_that_it_needs():
+    public = {"norm": "public_batch", "public_examples": 8, "public_dataset": "kmnist"}
+    assert make_run(dataset="mnist", **public).datasets == {"mnist", "kmnist"}
+    assert make_run(dataset="mnist", pretrained_on="cifar100", pretraining_epochs=1).datasets >= {"mnist", "cifar100"}
+
+
 def test_a_pretraining_is_a_run_of_its_own_that_seeds_and_private_settings_share():
     private = {"method": "dpsgd", "clip_norm": 1.0, "epsilon": 2.0, "sampler": "poisson", "optimizer": "sgd", "lr": 2.0}
     taken = {"model": "tf_tutorial", "augmentation": "crop_24_and_flip", "input_scale": "standardised"}
@@ -240,6 +251,10 @@ def test_a_pretraining_is_a_run_of_its_own_that_seeds_and_private_settings_share
     )
     assert pretraining.pretraining is None
     assert make_run(**taken, **public, pretraining_epochs=5, seed=3).pretraining == pretraining
+    without_last = make_run(
+        model="vgg16", norm="layer", last_norm="removed", pretrained_on="mnist", pretraining_epochs=1
+    )
+    assert without_last.pretraining.last_norm == "removed"
     layer = make_run(pretrained_on="cifar100", pretraining_epochs=5, norm="layer").pretraining
     assert (layer.norm, layer.test_statistics) == ("layer", "batch")
     assert make_run(**taken, pretrained_on="cifar100", pretraining_norm="batch", pretraining_epochs=5).pretraining == (

@@ -11,6 +11,7 @@ import pytest
 from conftest import make_record, make_run
 
 from lib import store
+from lib.record import validate
 from lib.store import AlreadyStored, Store, StoreError
 
 
@@ -236,7 +237,7 @@ def _moved(folder: Path) -> FileNotFoundError:
 
 def test_smoke_results_never_lie_beside_the_real_ones():
     assert store.folder("cpu") == store.folder("paper") == store.RESULTS
-    assert store.RESULTS not in store.folder("smoke").parents
+    assert store.RESULTS not in (store.folder("smoke"), *store.folder("smoke").parents)
 
 
 def test_every_committed_record_is_valid():
@@ -245,6 +246,23 @@ def test_every_committed_record_is_valid():
     files = [path for path in store.RESULTS.glob("*/*.json") if path.parent.name not in store.NO_RECORDS]
     assert len(ids) == len(set(ids)) == len(files)
     assert all(json.dumps(record, allow_nan=False) for _, record in results.filed())
+
+
+def test_a_record_under_the_name_of_another_run_is_refused(filled):
+    (path,) = filled.root.glob("*/*.json")
+    path.rename(path.with_name("another-0123456789ab.json"))
+    with pytest.raises(
+        StoreError, match="another-0123456789ab.json: not a valid record: expected the id that its name"
+    ):
+        list(Store(filled.root).filed())
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, math.nan, -1.0, "1"])
+def test_a_proven_epsilon_is_none_or_finite(epsilon):
+    record = make_record(make_run(), 1.0)
+    record["privacy"]["proven"]["epsilon"] = epsilon
+    with pytest.raises(ValueError, match="privacy's proven epsilon to be None or a finite number, at least 0; got"):
+        validate(record)
 
 
 def test_a_record_can_be_read_by_others(tmp_path):

@@ -541,6 +541,27 @@ def test_who_watches_kills_nobody_after_a_pause_of_its_own(tmp_path, monkeypatch
         child.kill()
 
 
+def test_the_checkpoint_of_a_run_that_cannot_be_stored_is_kept(tmp_path, monkeypatch):
+    """On a full disk it is all there is of the training."""
+    asked = make_run()
+    checkpoint = _work._checkpoint(tmp_path, asked)
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(b"trained to the end")
+    full = OSError("No space left on device")
+    monkeypatch.setattr(Store, "write", lambda *_: (_ for _ in ()).throw(full))
+    assert "No space left" in _work._stored(asked, {}, "small", tmp_path)
+    assert checkpoint.exists()
+
+
+def test_a_sweep_tidies_after_stored_runs_alone(tmp_path, monkeypatch):
+    tidied = []
+    monkeypatch.setattr(sweep, "tidy", lambda root, stored, *, silent: tidied.append(list(stored)))
+    go(tmp_path, minutes=0)
+    go(tmp_path)
+    go(tmp_path, minutes=0)
+    assert [bool(stored) for stored in tidied] == [False, False, True]
+
+
 def test_tidying_takes_the_checkpoint_of_a_stored_run(tmp_path):
     """Its worker was killed as soon as it had stored it."""
     asked, held_by_another = make_run(), make_run(seed=1)

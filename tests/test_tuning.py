@@ -86,6 +86,12 @@ def test_the_smallest_that_is_as_good_as_a_larger_best_needs_no_smaller_one(tmp_
     assert not tuning.at_an_end(TABLE, *CELL, "cpu", store)
 
 
+def test_a_search_whose_first_is_the_best_is_at_an_end(tmp_path, monkeypatch):
+    """Where the grid goes on no further, as a smaller step size that is as good ends it."""
+    store = scored(tmp_path, [80, 70, 30, 20, 10, 10, 10, 10])
+    assert tuning.at_an_end(TABLE, *CELL, "cpu", store)
+
+
 @pytest.mark.parametrize(
     "grid", [{"batch_size": (64, 128)}, {"momentum": (0.0, 0.9)}, {"lr": (0.01, 0.1), "momentum": (0.0, 0.9)}]
 )

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from lib.grads import looks
+from lib.grads.trials import identical
 
 Summed = Callable[[nn.Module, Tensor, Tensor], dict[str, Tensor]]
 
@@ -50,17 +51,20 @@ def sensitivity(
     clip_norm: float,
     neighbouring_relation: str = "replace_one",
     classes: int | None = None,
-    examples: int = 2,
+    examples: int = 3,
     ascent: int = 20,
     seed: int = 0,
 ) -> Measured:
     """Search for the largest change of ``summed(model, x, y)``, the sum of clipped gradients by parameter name.
 
-    ``examples`` of the batch x (B, …), y (B,) are changed, one at a time.  Replaced: by every label (``classes`` K; by
-    default those in ``y``) with the input scaled, blank, noise or another example's (of whole numbers, as of words,
-    drawn from those in ``x``); then the best of these climbs, ``ascent`` random steps that are kept when they help.
-    Removed, under "add_or_remove_one": they are left out.  The model, in the mode in which it came, is left as it was,
-    and what it draws is the same for D and D'.  A sum that is not finite for one of them is infinitely far.
+    ``examples`` of the batch x (B, …), y (B,) are changed, one at a time: one that is drawn, the first and the last, as
+    a model may treat the ends of a batch otherwise, then others that are drawn.  Replaced: by every label (``classes``
+    K; by default those in ``y``) with the input scaled, blank, noise or another example's (of whole numbers, as of
+    words, drawn from those in ``x``); then the best of these climbs, ``ascent`` random steps that are kept when they
+    help.  Removed, under "add_or_remove_one": they are left out.  The model, in the mode in which it came, is left as
+    it was, and what it draws is the same for D and D' (but where a gradient of D' is not finite all others' are found
+    once more, with other draws, so dropout can be flagged for nothing).  A sum that is not finite for one of them is
+    infinitely far.
 
     ``summed`` is what noise of z·C is added to; a mean over the batch is multiplied by its size first.
     Raises ``ValueError`` for a clip norm that is not positive, no examples, a ``summed`` that returns something else,
@@ -78,7 +82,8 @@ def sensitivity(
     if neighbouring_relation == "add_or_remove_one" and meter.draws:
         raise ValueError("neighbouring_relation: expected replace_one for a model that draws; got add_or_remove_one")
     draws = torch.Generator().manual_seed(seed)
-    for i in torch.randperm(len(x), generator=draws)[:examples].tolist():
+    drawn = torch.randperm(len(x), generator=draws).tolist()
+    for i in list(dict.fromkeys([drawn[0], 0, len(x) - 1, *drawn]))[:examples]:
         if neighbouring_relation == "add_or_remove_one":
             kept = torch.arange(len(x), device=x.device) != i
             meter.measure(x[kept], y[kept], f"example {i} removed")
@@ -154,7 +159,7 @@ class _Meter:
         squares = sum((value - self._sum[name]).double().square().sum() for name, value in total.items())
         multiple = float(squares.sqrt()) / self.clip_norm
         multiple = math.inf if math.isnan(multiple) else multiple
-        moved = {name for name, value in buffers.items() if not torch.equal(value, self._buffers[name])}
+        moved = {name for name, value in buffers.items() if not identical(value, self._buffers[name])}
         if multiple > self.largest.multiple or not moved <= set(self.largest.buffers):
             best = (multiple, how) if multiple > self.largest.multiple else (self.largest.multiple, self.largest.how)
             self.largest = Measured(*best, tuple(sorted(moved | set(self.largest.buffers))))

@@ -42,8 +42,8 @@ Audit = dict[str, Any] | None  # {"epsilon", "confidence", "attack"}; None where
 
 def stored(records: Iterable[Record]) -> dict[Mechanism, Audit]:
     """What today's attack found, by mechanism, in those of ``records`` that have it."""
-    audits = {_mechanism(record): record["privacy"]["audited"] for record in records}
-    return {mechanism: audit for mechanism, audit in audits.items() if audit and audit["attack"] == ATTACK}
+    attacked = (record for record in records if (record["privacy"]["audited"] or {}).get("attack") == ATTACK)
+    return {_mechanism(record): record["privacy"]["audited"] for record in attacked}
 
 
 def block(record: Record, known: dict[Mechanism, Audit]) -> dict[str, Any]:

@@ -60,14 +60,15 @@ def clipped_sum(
     microbatch.
 
     An example with a non-finite gradient counts as zero; its norm is returned as it is.  An empty batch gives zeros.
-    What the model draws, as dropout does, is drawn anew for every microbatch, and in the reference is the same for all
-    of its examples.  Autocast and TF32 are off inside, and where a model has its own autocast, gradients are clipped
-    and summed in full all the same: a bound of half precision is none.  Norms are products of float32 squares: the
-    bound needs inputs of layers that are no longer than 1e15, beside which output gradients of 1e-19 count as 0.
-    Raises ``ValueError`` for a clip norm that is not positive, groups that leave a parameter out, parameters of half or
-    of mixed precision, an unknown implementation, rows that cannot be shared out among the examples, a model that
-    keeps something of what it sees in a buffer, hooks on parameters' gradients, and for batch norm on batch statistics,
-    where no example has a gradient of its own; of private and public examples together, ``joint`` takes it.
+    What the model draws, as dropout does, is drawn anew for every microbatch, once more where one of its gradients is
+    not finite, and in the reference is the same for all of its examples.  Autocast and TF32 are off inside, and where a
+    model has its own autocast, gradients are clipped and summed in full all the same: a bound of half precision is
+    none.  Norms are products of float32 squares: the bound needs inputs of layers that are no longer than 1e15, beside
+    which output gradients of 1e-19 count as 0.  Raises ``ValueError`` for a clip norm that is not positive, groups that
+    leave a parameter out, parameters of half or of mixed precision, an unknown implementation, rows that cannot be
+    shared out among the examples, a model that keeps something of what it sees in a buffer, hooks on parameters'
+    gradients, and for batch norm on batch statistics, where no example has a gradient of its own; of private and public
+    examples together, ``joint`` takes it.
 
     How a model uses its parameters, and whether an example's gradient is its own, is looked at in the first passes, at
     the 2nd, 4th, 8th … after them, and when flags (bools and words), hooks or what is trained change.  Not watched are

@@ -42,24 +42,34 @@ def clipped_sum(
     x: Tensor,
     y: Tensor,
     groups: Groups,
-    *,
-    joint: bool = False,
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Sums of the clipped gradients, and the norms (B, groups) before clipping.
 
     A model is handed to the reference, with a warning, if it has trainable parameters in a layer that has no rule, or a
     parameter that two layers share or that is used otherwise than by calling its layer; if a layer is called with one
     example, within a transform, or without gradients alone; and if an example's loss depends on other examples or on
-    how many there are, unless that is meant: ``joint``.
+    how many there are.
     """
     try:
-        calls, losses = forward(model, trained_layers(model), loss, x, y)
-        if losses.requires_grad and not joint:
-            uses.check_alone(model, loss, x, y, losses, [(call.name, call.layer, call.outputs) for call in calls])
+        return by_layers(model, loss, x, y, groups)
     except NotSupportedError as reason:
         warnings.warn(f"{reason}; its gradients come from the slow reference implementation", stacklevel=3)
         return reference.clipped_sum(model, loss, x, y, groups)
 
+
+def by_layers(
+    model: nn.Module,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    groups: Groups,
+    *,
+    joint: bool = False,
+) -> tuple[dict[str, Tensor], Tensor]:
+    """The same, or ``NotSupportedError``; ``joint``: losses may depend on other examples, if no gradient does."""
+    calls, losses = forward(model, trained_layers(model), loss, x, y)
+    if losses.requires_grad and not joint:
+        uses.check_alone(model, loss, x, y, losses, [(call.name, call.layer, call.outputs) for call in calls])
     calls = [call for call in calls if call.outputs]
     if not (calls and losses.requires_grad):  # what is trained has no part in the losses
         return {}, losses.new_zeros(len(y), len(groups.names))
@@ -82,7 +92,7 @@ def clipped_sum(
     if not finite.all():  # 0 × NaN is NaN, so weights cannot take such an example out of a sum
         if finite.any():
             by_example = x.unflatten(0, (len(y), -1))
-            of_finite = clipped_sum(model, loss, by_example[finite].flatten(0, 1), y[finite], groups, joint=joint)
+            of_finite = by_layers(model, loss, by_example[finite].flatten(0, 1), y[finite], groups, joint=joint)
             return of_finite[0], norms
         return {name: torch.zeros_like(model.get_parameter(name)) for name in contractions}, norms
     factors = groups.factors(norms)

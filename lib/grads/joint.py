@@ -29,16 +29,19 @@ def clipped_sum(
     """Sums of the clipped gradients, and the norms (B, groups) before clipping.
 
     Where the statistics are constants of the gradient, each loss reaches the parameters through its own example alone,
-    and the fast implementation does.
+    and the layers' rules do.  Examples inside a :class:`~lib.layers.WithPublic` are taken to meet in its statistics
+    and nowhere else; where they do not meet there, either, joint is :mod:`lib.grads.fast`, which looks whether they do.
     """
     with_public = [layer for layer in model.modules() if isinstance(layer, WithPublic)]
+    if with_public and not any(layer.joint for layer in with_public):
+        return fast.clipped_sum(model, loss, x, y, groups)
     size = max((layer.sharing(len(x)) for layer in with_public), default=len(x))
     if rest := len(x) % size:
         return _in_parts(model, loss, x, y, groups, [len(x) - rest, rest])
-    if with_public and not any(layer.gradient for layer in with_public):
-        return fast.clipped_sum(model, loss, x, y, groups, joint=True)
     layers = fast.trained_layers(model)
     try:
+        if with_public and not any(layer.gradient for layer in with_public):
+            return fast.by_layers(model, loss, x, y, groups, joint=True)
         calls, losses = fast.forward(model, layers, loss, x, y)
     except uses.NotSupportedError:
         return reference.clipped(per_loss(model, loss, x, y), groups)

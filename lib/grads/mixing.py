@@ -1,6 +1,8 @@
 """Whether examples meet in a pass: in a layer's rows, in the losses, or in the backward pass alone."""
 
+import copy
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import combinations, count, islice
 from math import comb
 
@@ -14,6 +16,7 @@ from lib.grads.trials import Trial, refuse_kept, rows_of, same, trial
 NOT_ALONE = "a row of {} is not of one example alone"
 HOW_MANY = "an example's loss depends on how many there are"
 BESIDE = "an example's loss depends on the examples beside it, and is another without them"
+CANNOT = (RuntimeError, TypeError, AttributeError)  # what a copy raises, or a loss, of what it cannot do
 Uses = Sequence[tuple[str, nn.Module, Sequence[GradientEdge]]]  # of trained layers: name, layer, where its outputs are
 
 
@@ -23,47 +26,64 @@ def mixed(
     """How examples are mixed, if they are, and whether the next pass has nothing more to show.
 
     ``sides`` (B,): sets of examples whose rows and losses are looked at, when the others' inputs and labels change.
+    What trials find in float32 may be rounding, which a channel of next to no variance makes large: then float64 tells.
     """
     sides = [side.to(losses.device) for side in sides]
+    names = [name for name, _, _ in layers]
     reason, seen = _flows(losses, layers, sides)
     if reason:
         return reason, True
-    by_example, names, told_apart = x.unflatten(0, (len(losses), -1)), [name for name, _, _ in layers], True
     try:
-        whole = trial(model, x, names)
-        losses_of_all = loss(whole.outputs, y)
-        for mine in sides:
-            alike, labels = (_alike(values, mine) for values in (by_example, y))
-            other = trial(model, alike.flatten(0, 1), names)
-            if reason := _differs(whole, other, mine):
-                return reason, True
-            losses_beside = loss(other.outputs, labels)
-            if not same(losses_of_all[mine], losses_beside[mine]):
-                return BESIDE, True
-            told_apart &= not (torch.equal(by_example, alike) or torch.equal(y, labels))
-        if reason := _backwards(whole, losses_of_all, mine, other, losses_beside, mine):
-            return reason, True
-        fewer = sides[0]
-        of_fewer = by_example[fewer].flatten(0, 1), y[fewer]
-        drawing = not whole.drew
-        if whole.drew:  # of fewer examples other numbers would be drawn: the loss is asked, and the model undrawn
-            if not same(losses_of_all[fewer], loss(rows_of(whole.outputs, len(y))[fewer].flatten(0, 1), y[fewer])):
-                return HOW_MANY, True
-            whole = trial(model, x, names, drawing=False)
-            losses_of_all = loss(whole.outputs, y)
-        few = trial(model, of_fewer[0], names, drawing=drawing)
-        if not (whole.drew or few.drew):
-            losses_of_few = loss(few.outputs, of_fewer[1])
-            if not same(losses_of_all[fewer], losses_of_few):
-                return HOW_MANY, True
-            everyone = torch.ones_like(y[fewer], dtype=torch.bool)
-            if reason := _backwards(whole, losses_of_all, fewer, few, losses_of_few, everyone):
-                return reason, True
+        reason, told_apart = _tried(model, loss, x, y, names, sides)
     except torch.OutOfMemoryError:
         raise  # the reference would need more
-    except (RuntimeError, TypeError, AttributeError) as error:
+    except CANNOT as error:
         return f"its examples cannot be tried out on a copy ({error})", True
-    return None, seen and told_apart
+    if reason:
+        with suppress(*CANNOT):  # what cannot be had in float64 stays with what float32 says
+            reason, told_apart = _tried(copy.deepcopy(model).double(), loss, _precise(x), _precise(y), names, sides)
+    return reason, bool(reason) or (seen and told_apart)
+
+
+def _precise(values: Tensor) -> Tensor:
+    return values.double() if values.is_floating_point() else values
+
+
+def _tried(
+    model: nn.Module, loss: Loss, x: Tensor, y: Tensor, names: list[str], sides: list[Tensor]
+) -> tuple[str | None, bool]:
+    """What trials on other examples, and on fewer, show, in words; and whether they were others on every side."""
+    by_example, told_apart = x.unflatten(0, (len(y), -1)), True
+    whole = trial(model, x, names)
+    losses_of_all = loss(whole.outputs, y)
+    for mine in sides:
+        alike, labels = (_alike(values, mine) for values in (by_example, y))
+        other = trial(model, alike.flatten(0, 1), names)
+        if reason := _differs(whole, other, mine):
+            return reason, True
+        losses_beside = loss(other.outputs, labels)
+        if not same(losses_of_all[mine], losses_beside[mine]):
+            return BESIDE, True
+        told_apart &= not (torch.equal(by_example, alike) or torch.equal(y, labels))
+    if reason := _backwards(whole, losses_of_all, mine, other, losses_beside, mine):
+        return reason, True
+    fewer = sides[0]
+    of_fewer = by_example[fewer].flatten(0, 1), y[fewer]
+    drawing = not whole.drew
+    if whole.drew:  # of fewer examples other numbers would be drawn: the loss is asked, and the model undrawn
+        if not same(losses_of_all[fewer], loss(rows_of(whole.outputs, len(y))[fewer].flatten(0, 1), y[fewer])):
+            return HOW_MANY, True
+        whole = trial(model, x, names, drawing=False)
+        losses_of_all = loss(whole.outputs, y)
+    few = trial(model, of_fewer[0], names, drawing=drawing)
+    if not (whole.drew or few.drew):
+        losses_of_few = loss(few.outputs, of_fewer[1])
+        if not same(losses_of_all[fewer], losses_of_few):
+            return HOW_MANY, True
+        everyone = torch.ones_like(y[fewer], dtype=torch.bool)
+        if reason := _backwards(whole, losses_of_all, fewer, few, losses_of_few, everyone):
+            return reason, True
+    return None, told_apart
 
 
 def _backwards(one: Trial, losses: Tensor, mine: Tensor, other: Trial, others: Tensor, its: Tensor) -> str | None:

@@ -88,12 +88,16 @@ def refuse_kept(one: Trial, other: Trial, *, but: Collection[str] = ()) -> None:
     for name, buffer in one.kept.items():
         if name in but:
             continue
-        kept = other.kept[name]
-        if buffer.shape != kept.shape or not torch.isclose(buffer, kept, rtol=0.0, atol=0.0, equal_nan=True).all():
+        if not identical(buffer, other.kept[name]):
             raise ValueError(
                 f"{name}: expected a buffer or parameter that does not depend on the examples; got one that keeps "
                 "something of what it sees, which would be released with the model, and nothing accounts for it"
             )
+
+
+def identical(one: Tensor, other: Tensor) -> bool:
+    """Whether all numbers are the same, and what is none is none in both."""
+    return one.shape == other.shape and bool(torch.isclose(one, other, rtol=0.0, atol=0.0, equal_nan=True).all())
 
 
 def rows_of(value: Tensor, examples: int) -> Tensor | None:

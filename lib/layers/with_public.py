@@ -31,9 +31,11 @@ class WithPublic(nn.Module):
 
     ``gradient``: whether gradients flow through the statistics, the public examples' activations included; then all
     rows are in the graph, B·(1 + M) of them for ``per_example`` and ``public``.  Otherwise statistics are constants:
-    one pass without gradients finds them, one of x alone uses them.  ``shared_by``: of ``mixed``, how many private
-    examples share statistics, the last of a pass perhaps fewer; 0 for all.  Raises ``ValueError`` for unknown
-    statistics, and for a model without such layers or no public examples.
+    one pass without gradients finds them, one of x alone uses them, and what a layer draws before a norm, as dropout
+    does, is drawn in each.  ``shared_by``: of ``mixed``, how many private examples share statistics, the last of a pass
+    perhaps fewer; 0 for all.  Up to the first such layer a pass for statistics has every public row once, behind it
+    once for each group, so nothing may lead around that layer.  Raises ``ValueError`` for unknown statistics, less than
+    0 that share them, a model without such layers, no public examples, and no x.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class WithPublic(nn.Module):
         super().__init__()
         if statistics not in STATISTICS:
             raise ValueError(f"statistics: expected one of {', '.join(STATISTICS)}; got {statistics!r}")
+        if shared_by < 0:
+            raise ValueError(f"shared_by: expected at least 1, or 0 for all; got {shared_by}")
         self.model, self.statistics, self.gradient, self.shared_by = model, statistics, gradient, shared_by
         self._norms = [layer for layer in model.modules() if isinstance(layer, PublicBatchNorm)]
         if not self._norms or not len(public):
@@ -57,6 +61,8 @@ class WithPublic(nn.Module):
         return self.statistics == "mixed" and self.training
 
     def forward(self, x: Tensor) -> Tensor:
+        if not len(x):
+            raise ValueError("x: expected at least one example beside the public ones; got none")
         whole = len(x) - len(x) % self.sharing(len(x))
         if whole < len(x):
             return torch.cat([self(x[:whole]), self(x[whole:])])

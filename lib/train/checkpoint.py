@@ -74,7 +74,7 @@ class Checkpoint:
         buffer = io.BytesIO()
         torch.save(training, buffer)
         try:
-            sealed.write(self.path, self._belongs, buffer.getvalue())
+            sealed.write(self.path, self._belongs, buffer.getvalue(), secret=True)
         except OSError as error:
             warnings.warn(f"{self.path}: not written, so a killed run starts again: {error}", stacklevel=2)
         self._last = time.monotonic()

@@ -38,7 +38,7 @@ def read(path: Path, belongs: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
     return payload, found
 
 
-def write(path: Path, belongs: dict[str, Any], payload: bytes) -> None:
-    """Replace the file, whole or not at all; ``OSError`` if that cannot be."""
+def write(path: Path, belongs: dict[str, Any], payload: bytes, *, secret: bool = False) -> None:
+    """Replace the file, whole or not at all; ``OSError`` if that cannot be.  ``secret``: for its owner alone."""
     head = json.dumps(belongs | {"sha256": hashlib.sha256(payload).hexdigest()})
-    store.write_bytes(path, head.encode() + b"\n" + payload)
+    store.write_bytes(path, head.encode() + b"\n" + payload, secret=secret)
