@@ -135,7 +135,7 @@ def test_what_decides_a_verdict_is_told_and_what_is_missing_is_counted():
     beside = [(True, "x 9 (1)"), (None, "y –"), (False, "z 8 (1)")]
     assert str(verdict(parts[:1], beside=beside)) == "holds: a 1 (1); beside: x 9 (1); beside: z 8 (1)"
     assert verdict(parts[:1], beside=beside).in_short() == "a 1 (1); beside: z 8 (1)"
-    assert str(verdict([(None, "x –"), (None, "y –")])) == "open: nothing stored yet"
+    assert str(verdict([(None, "x –"), (None, "y –")])) == "open: what decides it is not stored yet"
     assert verdict([(None, "too early to tell: 12 (1)")]).evidence == "too early to tell: 12 (1)"
     assert verdict([]).status == "open"
 

@@ -106,7 +106,7 @@ def test_a_method_is_one_file(tmp_path):
             "claims",
             "from lib import claims, store; (mine,) = [c for c in claims.every() if 'no harm' in c.name]; "
             "print(mine.judge('cpu', store.Store()))",
-            r"open: nothing stored yet",
+            r"open: what decides it is not stored yet",
         ),
     ],
 )

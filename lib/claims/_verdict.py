@@ -57,7 +57,8 @@ def verdict(parts: Sequence[Part], *, beside: Sequence[Part] = ()) -> Verdict:
     known = [(ok, text) for ok, text in parts if ok is not None or MISSING not in text]
     evidence = [text for _, text in known]
     if len(known) < len(parts):
-        evidence.append(f"{len(parts) - len(known)} of {len(parts)} not stored yet" if known else "nothing stored yet")
+        missing = f"{len(parts) - len(known)} of {len(parts)}" if known else "what decides it is"
+        evidence.append(f"{missing} not stored yet")
     others = [(ok, f"beside: {text}") for ok, text in beside if MISSING not in text]
     deciding = {"fails": False, "open": None, "holds": True}[status]
     decisive = [text for ok, text in known if ok is deciding] + evidence[len(known) :] * (status == "open")

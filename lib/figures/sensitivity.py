@@ -19,7 +19,7 @@ def drawn(audit: dict[str, dict[str, dict[str, float]]]) -> Figure:
     figure, axes = plt.subplots(figsize=(9, 1.4 + 0.32 * len(audit)), layout="constrained")
     every = [(found["multiple"], name) for name, by_clip_norm in audit.items() for found in by_clip_norm.values()]
     largest = {name: max(found["multiple"] for found in of_name.values()) for name, of_name in audit.items()}
-    axes.plot(*zip(*every, strict=True), "o", color="C0", markerfacecolor="white", label="at one of the C")
+    axes.plot(*zip(*every, strict=True), "o", color="C0", markerfacecolor="white", label="at each other C")
     axes.plot(list(largest.values()), list(largest), "o", color="C0", label="largest")
     for name, multiple in largest.items():
         told = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": "small"}

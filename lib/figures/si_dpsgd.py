@@ -15,6 +15,7 @@ from lib.store import Store
 from lib.tables import Row, Table
 
 DIVERGED = 10.0  # points of standard error: more than runs differ that all train
+BESIDE = 0.06  # of the distance between two names, so that columns that agree can be told apart
 HOLLOW = {"marker": "o", "markerfacecolor": "white", "markersize": 9, "linestyle": ""}
 MEANING = {  # of the lines of claimed_and_true, for a reader
     "true ε of θ_T alone": "ε of θ_T, linear loss (any valid claim must reach it)",
@@ -58,7 +59,8 @@ def claimed_and_true_drawn(**setting: float) -> Figure:
 def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str, Mapping[Row, float | str]]) -> Figure:
     """Accuracy ± standard error at equal proven ε, a colour for each column, all ``panels`` on one scale.
 
-    ``panels``: by title, the rows and where they stand: at their p, joined by a line; or by a name, apart.
+    ``panels``: by title, the rows and where they stand: at their p, joined by a line; or by a name, apart, and there
+    the columns beside each other.
     A cell whose standard error is above ``DIVERGED`` is hollow, and its line is broken there.
     """
     frame = report.summary(table, tier, store)
@@ -71,9 +73,9 @@ def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str,
     for panel, (title, rows) in zip(axes.flat, panels.items(), strict=True):
         named = any(isinstance(at, str) for at in rows.values())
         places = {row: i if named else at for i, (row, at) in enumerate(rows.items())}
-        for (column, colour), head in zip(colours.items(), report.heads(table), strict=True):
+        for i, ((column, colour), head) in enumerate(zip(colours.items(), report.heads(table), strict=True)):
             cells = frame[(frame["column"] == column) & frame["row"].isin(rows)]
-            at, mean = cells["row"].map(places), cells["mean"].astype(float)
+            at, mean = cells["row"].map(places) + named * BESIDE * i, cells["mean"].astype(float)
             kept, spread = mean.where(~cells["diverged"]), cells["stderr"].astype(float).fillna(0.0)
             line = {"marker": "o", "linestyle": "" if named else "-", "label": head}
             panel.errorbar(at, kept, spread, color=colour, **line)  # NaN breaks a line
