@@ -75,7 +75,8 @@ def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str,
         places = {row: i if named else at for i, (row, at) in enumerate(rows.items())}
         for i, ((column, colour), head) in enumerate(zip(colours.items(), report.heads(table), strict=True)):
             cells = frame[(frame["column"] == column) & frame["row"].isin(rows)]
-            at, mean = cells["row"].map(places) + named * BESIDE * i, cells["mean"].astype(float)
+            aside = BESIDE * (i - (len(colours) - 1) / 2)
+            at, mean = cells["row"].map(places) + named * aside, cells["mean"].astype(float)
             kept, spread = mean.where(~cells["diverged"]), cells["stderr"].astype(float).fillna(0.0)
             line = {"marker": "o", "linestyle": "" if named else "-", "label": head}
             panel.errorbar(at, kept, spread, color=colour, **line)  # NaN breaks a line
