@@ -153,6 +153,13 @@ def test_events_that_share_a_shuffled_epoch_each_count_it():
     assert accounting.composed_epsilon(fixed, accountant="gdp") < counted
 
 
+def test_an_epoch_that_several_events_share_goes_on_where_the_last_left_it():
+    """Of epochs of four: steps 0 to 2, 3 to 5, in two of them, and 6 and 7, in the second alone."""
+    events = [accounting.Event(2.0, 0.25, steps, "shuffled") for steps in (3, 3, 2)]
+    expected = accounting.analytic_gaussian(noise_multiplier=2 / math.sqrt(1 + 2 + 1), delta=1e-5)
+    assert accounting.composed_epsilon(events, accountant="gdp") == pytest.approx(expected)
+
+
 def test_in_shuffled_epochs_a_replaced_example_costs_twice_one_that_is_left_out():
     kind = {"sampling_prob": 0.01, "steps": 1000, "sampler": "shuffled", "accountant": "gdp"}
     replaced = accounting.epsilon(noise_multiplier=4.0, neighbouring_relation="replace_one", **kind)

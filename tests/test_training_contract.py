@@ -12,7 +12,7 @@ from lib.generators import generator
 from lib.methods.non_private import NonPrivate
 from lib.preprocessing import Preprocessing
 from lib.sampling import Sampler
-from lib.train import OutOfTime, train
+from lib.train import OutOfTime, Training, _start, train
 
 PRIVATE = {"method": "dpsgd", "optimizer": "sgd", "clip_norm": 1.0, "noise_multiplier": 1.0, "sampler": "poisson"}
 RUNS = {
@@ -131,6 +131,16 @@ def test_a_method_that_leaves_nothing_to_follow_is_refused_in_its_first_step(bac
     monkeypatch.setattr(NonPrivate, "backward", backward)
     with pytest.raises(ValueError, match=rf"^lib/methods/non_private\.py: expected backward {message}"):
         train(make_run())
+
+
+def test_the_noise_on_components_is_drawn_apart_from_all_else(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(_start, "generator", lambda seed, *what: drawn.append(what[0]) or generator(seed, *what))
+    private = {"method": "dpsgd", "clip_norm": 1.0, "noise_multiplier": 1.0, "sampler": "poisson"}
+    run = make_run(model="pca_1000", optimizer="sgd", pca_noise_multiplier=1.0, **private)
+    Training(run, torch.device("cpu")).attach()
+    assert drawn == ["pca noise"]
+    assert "pca noise" not in Training.PURPOSES
 
 
 def test_a_method_that_does_not_say_its_privacy_is_refused_before_its_first_step(seen, monkeypatch):
