@@ -153,6 +153,14 @@ def test_events_that_share_a_shuffled_epoch_each_count_it():
     assert accounting.composed_epsilon(fixed, accountant="gdp") < counted
 
 
+def test_the_moments_of_all_examples_are_those_that_sampling_tends_to():
+    """λ(λ + 1)/2z² in closed form at q = 1, integrated just below."""
+    run = {"noise_multiplier": 2.0, "steps": 3, "delta": 1e-5, "accountant": "moments"}
+    closed = min((3 * k * (k + 1) / 8 + math.log(1e5)) / k for k in range(1, 33))
+    assert accounting.epsilon(sampling_prob=1.0, **run) == pytest.approx(closed)
+    assert accounting.epsilon(sampling_prob=1 - 1e-9, **run) == pytest.approx(closed, rel=1e-6)
+
+
 def test_an_epoch_that_several_events_share_goes_on_where_the_last_left_it():
     """Of epochs of four: steps 0 to 2, 3 to 5, in two of them, and 6 and 7, in the second alone."""
     events = [accounting.Event(2.0, 0.25, steps, "shuffled") for steps in (3, 3, 2)]
