@@ -16,6 +16,7 @@ from lib.grads.trials import Trial, refuse_kept, rows_of, same, trial
 NOT_ALONE = "a row of {} is not of one example alone"
 HOW_MANY = "an example's loss depends on how many there are"
 BESIDE = "an example's loss depends on the examples beside it, and is another without them"
+FEW = 32  # examples whose gradients are tried: of all of them they would take as much memory as several steps
 CANNOT = (RuntimeError, TypeError, AttributeError)  # what a copy raises, or a loss, of what it cannot do
 Uses = Sequence[tuple[str, nn.Module, Sequence[GradientEdge]]]  # of trained layers: name, layer, where its outputs are
 
@@ -65,25 +66,34 @@ def _tried(
         if not same(losses_of_all[mine], losses_beside[mine]):
             return BESIDE, True
         told_apart &= not (torch.equal(by_example, alike) or torch.equal(y, labels))
-    if reason := _backwards(whole, losses_of_all, mine, other, losses_beside, mine):
-        return reason, True
     fewer = sides[0]
-    of_fewer = by_example[fewer].flatten(0, 1), y[fewer]
     drawing = not whole.drew
     if whole.drew:  # of fewer examples other numbers would be drawn: the loss is asked, and the model undrawn
         if not same(losses_of_all[fewer], loss(rows_of(whole.outputs, len(y))[fewer].flatten(0, 1), y[fewer])):
             return HOW_MANY, True
         whole = trial(model, x, names, drawing=False)
         losses_of_all = loss(whole.outputs, y)
-    few = trial(model, of_fewer[0], names, drawing=drawing)
-    if not (whole.drew or few.drew):
-        losses_of_few = loss(few.outputs, of_fewer[1])
-        if not same(losses_of_all[fewer], losses_of_few):
-            return HOW_MANY, True
-        everyone = torch.ones_like(y[fewer], dtype=torch.bool)
-        if reason := _backwards(whole, losses_of_all, fewer, few, losses_of_few, everyone):
-            return reason, True
-    return None, told_apart
+    few = trial(model, by_example[fewer].flatten(0, 1), names, drawing=drawing)
+    if not (whole.drew or few.drew or same(losses_of_all[fewer], loss(few.outputs, y[fewer]))):
+        return HOW_MANY, True
+    return _tried_back(model, loss, by_example[:FEW].flatten(0, 1), y[:FEW], names), told_apart
+
+
+def _tried_back(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, names: list[str]) -> str | None:
+    """The same of gradients, of a half of the examples: beside others, and without them."""
+    by_example, mine = x.unflatten(0, (len(y), -1)), torch.arange(len(y), device=y.device) % 2 == 0
+    alike, labels = (_alike(values, mine) for values in (by_example, y))
+    whole, other = (trial(model, values, names, gradients=True) for values in (x, alike.flatten(0, 1)))
+    if reason := _backwards(whole, loss(whole.outputs, y), mine, other, loss(other.outputs, labels), mine):
+        return reason
+    drawing = not whole.drew
+    if whole.drew:
+        whole = trial(model, x, names, gradients=True, drawing=False)
+    few = trial(model, by_example[mine].flatten(0, 1), names, gradients=True, drawing=drawing)
+    if whole.drew or few.drew:
+        return None
+    everyone = torch.ones_like(y[mine], dtype=torch.bool)
+    return _backwards(whole, loss(whole.outputs, y), mine, few, loss(few.outputs, y[mine]), everyone)
 
 
 def _backwards(one: Trial, losses: Tensor, mine: Tensor, other: Trial, others: Tensor, its: Tensor) -> str | None:

@@ -32,16 +32,19 @@ class Trial:
 
 
 @torch.enable_grad()  # without, some layers take another way
-def trial(model: nn.Module, x: Tensor, layers: Sequence[str] = (), *, drawing: bool = True) -> Trial:
+def trial(
+    model: nn.Module, x: Tensor, layers: Sequence[str] = (), *, gradients: bool = False, drawing: bool = True
+) -> Trial:
     """Of a copy, so that the model, its buffers and generators stay as they are, and draws are the same every time.
 
-    Gradients can be had where ``layers`` are named.  ``drawing``: or in evaluation mode, where dropout draws nothing.
+    ``gradients``: whether they can be had, which keeps the graph.  ``drawing``: or in evaluation mode, where dropout
+    draws nothing.
     """
     with torch.random.fork_rng([x.device] if x.device.type == "cuda" else []):
         tried, names, inputs, edges = copy.deepcopy(model), [], [], []
         if not {*map(id, model.parameters())}.isdisjoint(map(id, tried.parameters())):
             raise TypeError("a part of it is its own copy")
-        if not layers:
+        if not gradients:
             tried.requires_grad_(False)
         if not drawing:
             tried.eval()
@@ -58,11 +61,12 @@ def trial(model: nn.Module, x: Tensor, layers: Sequence[str] = (), *, drawing: b
                     edges.append(get_gradient_edge(output))
 
             tried.get_submodule(name).register_forward_pre_hook(remember, with_kwargs=True)
-            tried.get_submodule(name).register_forward_hook(place, prepend=True)
+            if gradients:
+                tried.get_submodule(name).register_forward_hook(place, prepend=True)
         before = _generator_states(x.device)
         outputs = tried(x)
         drew = not all(map(torch.equal, before, _generator_states(x.device)))
-    if isinstance(outputs, Tensor) and not layers:  # a copy's forward may be another's
+    if isinstance(outputs, Tensor) and not gradients:  # a copy's forward may be another's
         outputs = outputs.detach()
     kept = dict(tried.named_buffers()) | {name: parameter.detach() for name, parameter in tried.named_parameters()}
     return Trial(outputs, names, inputs, edges, kept, drew)
