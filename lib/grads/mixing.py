@@ -16,7 +16,7 @@ from lib.grads.trials import Trial, refuse_kept, rows_of, same, trial
 NOT_ALONE = "a row of {} is not of one example alone"
 HOW_MANY = "an example's loss depends on how many there are"
 BESIDE = "an example's loss depends on the examples beside it, and is another without them"
-FEW = 32  # examples whose gradients are tried: of all of them they would take as much memory as several steps
+FEW = 8  # examples whose gradients are tried: of a whole batch they take as much memory as several steps
 CANNOT = (RuntimeError, TypeError, AttributeError)  # what a copy raises, or a loss, of what it cannot do
 Uses = Sequence[tuple[str, nn.Module, Sequence[GradientEdge]]]  # of trained layers: name, layer, where its outputs are
 
