@@ -226,10 +226,15 @@ class Hidden(OfBatch):
         self.mixed = does
 
 
+def a_little_where_it_is_trained(h: Tensor) -> Tensor:
+    return h + 1e-3 * h.mean(0).detach() if h.requires_grad else h
+
+
 HIDDEN = [DividedInBackward.apply, fixed_by_a_hook, divided_by_their_number, where_it_is_trained]
+HIDDEN += [a_little_where_it_is_trained]
 
 
-@pytest.mark.parametrize("does", HIDDEN, ids=["Function", "hook", "number", "trained alone"])
+@pytest.mark.parametrize("does", HIDDEN, ids=["Function", "hook", "number", "trained alone", "a little"])
 def test_what_the_batch_does_to_gradients_alone_goes_to_the_reference(does):
     """In values alike, and linear in the gradient: it shows beside other examples and beside fewer."""
     x, y = torch.randn(12, 4, generator=torch.Generator().manual_seed(0)), classes(12)

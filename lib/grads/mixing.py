@@ -80,7 +80,7 @@ def _tried(
 
 
 def _tried_back(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, names: list[str]) -> str | None:
-    """The same of gradients, of a half of the examples: beside others, and without them."""
+    """The same of gradients, and of losses that have some, of every other example: beside others, and without."""
     by_example, mine = x.unflatten(0, (len(y), -1)), torch.arange(len(y), device=y.device) % 2 == 0
     alike, labels = (_alike(values, mine) for values in (by_example, y))
     whole, other = (trial(model, values, names, gradients=True) for values in (x, alike.flatten(0, 1)))
@@ -97,11 +97,14 @@ def _tried_back(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, names: list[
 
 
 def _backwards(one: Trial, losses: Tensor, mine: Tensor, other: Trial, others: Tensor, its: Tensor) -> str | None:
-    """Which rows of the examples ``mine`` have another gradient in the other trial, where they are ``its``, in words.
+    """In words, which rows of the examples ``mine`` have another gradient in the other trial, where they are ``its``.
 
-    By 1 % of its length, as a number next to the kink of a ReLU may be on its other side in a batch of another size;
-    what is far shorter than other layers' gradients is rounding.  None where fewer calls are made of shorter texts.
+    Or that their losses are others, as a model may mix only where it is trained.  Gradients are others by 1 % of their
+    length, as a number next to the kink of a ReLU may be on its other side in a batch of another size; what is far
+    shorter than other layers' gradients is rounding.  None of calls where fewer are made of shorter texts.
     """
+    if not same(losses[mine], others[its]):
+        return BESIDE
     if one.names != other.names:
         return None
     found = [of.gradients(loss[whose]) for of, loss, whose in ((one, losses, mine), (other, others, its))]
