@@ -60,10 +60,13 @@ def describe(
 
 
 def computes_in_bfloat16() -> bool:
-    """Whether this machine does: a processor that has to emulate it is some twenty times slower than in float32."""
+    """Whether this machine does: a processor that has to emulate it is up to twenty times slower than in float32."""
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    if not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+        return False
+    # On x86 that op is content with AVX-512, whose first processors emulate it.
+    return platform.machine() not in ("x86_64", "AMD64") or torch.cpu._is_avx512_bf16_supported()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from lib.bench import (
     public_batch_norm,
     runs_together,
 )
+from lib.report.provenance import machine
 from lib.store import StoreError
 
 
@@ -93,11 +94,12 @@ def test_what_a_machine_cannot_tell_is_said_and_leaves_what_is_stored(monkeypatc
     monkeypatch.setattr(environment, "computes_in_bfloat16", lambda: False)
     monkeypatch.setattr(noisy_step, "measure", lambda device: {})
     monkeypatch.setattr(bench, "BENCHMARKS", tmp_path)
-    (tmp_path / "mixed_precision-cpu.json").write_text("as it was")
+    here = bench.kind(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    (tmp_path / f"mixed_precision-{here}.json").write_text("as it was")
     bench.run(["mixed_precision", "noisy_step"])
     assert "mixed_precision: not measured here, and what is stored stays: this processor" in capsys.readouterr().out
-    assert (tmp_path / "mixed_precision-cpu.json").read_text() == "as it was"
-    assert (tmp_path / f"noisy_step-{'cuda' if torch.cuda.is_available() else 'cpu'}.json").exists()
+    assert (tmp_path / f"mixed_precision-{here}.json").read_text() == "as it was"
+    assert (tmp_path / f"noisy_step-{here}.json").exists()
 
 
 def test_every_variant_of_public_batch_norm_is_measured(monkeypatch):
@@ -141,8 +143,26 @@ def test_where_the_system_does_not_tell_memory_a_bench_is_stored_without(monkeyp
     cpu = torch.device("cpu")
     results = public_batch_norm.measure(cpu, rounds=1, size=8)
     bench.write("public_batch_norm", results, cpu, seconds=1.0, started=datetime.now(UTC))
-    stored = bench.stored("public_batch_norm", "cpu")["results"]["LeNet-5, a step"]
+    (here,) = bench.kinds("public_batch_norm")
+    stored = bench.stored("public_batch_norm", here)["results"]["LeNet-5, a step"]
     assert stored["plain"].keys() == {"ratio", "low", "high", "milliseconds", "batch_size"}
+
+
+@pytest.mark.parametrize(
+    ("capability", "kind", "words"), [("AVX512", "avx512", "kept to AVX512"), ("NO AVX", "no_avx", "kept to NO AVX")]
+)
+def test_what_a_processor_can_is_stored_beside_what_it_is_kept_to(capability, kind, words, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "BENCHMARKS", tmp_path)
+    cpu = torch.device("cpu")
+    bench.write("noisy_step", {"LeNet-5": {}}, cpu, seconds=1.0, started=datetime.now(UTC))
+    (here,) = bench.kinds("noisy_step")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "some")
+    bench.write("noisy_step", {"LeNet-5": {}}, cpu, seconds=1.0, started=datetime.now(UTC))
+    assert bench.kinds("noisy_step") == sorted({here, kind})
+    env = bench.stored("noisy_step", kind)["env"]
+    assert env["limits"] == {"ONEDNN_MAX_CPU_ISA": "some"}
+    assert words in machine(env)
 
 
 def _allocates(size: int, device: torch.device):

@@ -51,6 +51,16 @@ def test_memory_is_counted_in_the_systems_unit(monkeypatch):
         assert environment._peak_memory(cpu) == size
 
 
+@pytest.mark.parametrize(("machine", "found"), [("x86_64", False), ("aarch64", True)])
+def test_a_processor_with_avx512_alone_emulates_bfloat16(machine, found, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(environment.torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(environment.platform, "machine", lambda: machine)
+    assert environment.computes_in_bfloat16() is found
+
+
 def test_a_torch_without_mkldnn_does_not_compute_in_bfloat16(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)

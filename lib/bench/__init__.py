@@ -2,9 +2,15 @@
 
 The variants take turns, step by step, so that a machine whose speed drifts slows all of them; quoted are the median
 ratio to the first variant and its quartiles.  One file of this folder is one bench, with ``measure(device, …)``.
+
+Even ratios depend on a processor's instructions, so those of AVX2 and of AVX-512 are stored beside each other.  One
+processor tells both, as :data:`LIMITS` in the environment keep it to some of its instructions:
+
+    ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 python -m lib.bench private_step
 """
 
 import gc
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +29,7 @@ Step = Callable[[], None]
 Make = Callable[[int, torch.device], Step]  # of a batch size
 Numbers = dict[str, float]
 WARM_UP = 3
+LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 RESET_PEAK = Path("/proc/self/clear_refs")
 
 
@@ -91,18 +98,30 @@ def _resident_peak() -> float:
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
 
 
+def kind(device: torch.device) -> str:
+    """``cuda``, or what torch makes of the processor: ``avx2``, ``avx512``, ``default``."""
+    capability = torch.backends.cpu.get_cpu_capability() if device.type == "cpu" else device.type
+    return capability.lower().replace(" ", "_")
+
+
 def write(name: str, results: dict[str, Any], device: torch.device, *, seconds: float, started: datetime) -> Path:
     """Store a bench's ``results`` under ``results/benchmarks``, with the machine they were measured on."""
     env = environment.describe(device, started=started, seconds=seconds)
-    return write_measured(BENCHMARKS / f"{name}-{device.type}.json", results, env)
+    env["limits"] = {limit: os.environ[limit] for limit in LIMITS if limit in os.environ}
+    return write_measured(BENCHMARKS / f"{name}-{kind(device)}.json", results, env)
 
 
-def stored(name: str, device: str) -> dict[str, Any]:
+def kinds(name: str) -> list[str]:
+    """Those that a bench is stored of."""
+    return sorted(path.stem.removeprefix(f"{name}-") for path in BENCHMARKS.glob(f"{name}-*.json"))
+
+
+def stored(name: str, kind: str) -> dict[str, Any]:
     """``results`` and ``env`` of a stored bench; ``ValueError`` listing those that are stored if it is not."""
     found = sorted(path.stem for path in BENCHMARKS.glob("*.json"))
-    if f"{name}-{device}" not in found:
-        raise ValueError(f"bench: expected one of {', '.join(found) or 'none, as none is stored'}; got {name}-{device}")
-    return measured(BENCHMARKS / f"{name}-{device}.json", f"python -m lib.bench {name}")
+    if f"{name}-{kind}" not in found:
+        raise ValueError(f"bench: expected one of {', '.join(found) or 'none, as none is stored'}; got {name}-{kind}")
+    return measured(BENCHMARKS / f"{name}-{kind}.json", f"python -m lib.bench {name}")
 
 
 def text(results: dict[str, dict[str, Numbers]]) -> str:

@@ -44,5 +44,6 @@ def precision(env: dict) -> str:
 def machine(env: dict) -> str:
     """Where a bench was measured, in words, from its ``env``."""
     flags = env["flags"]
-    capability = f" with {flags['cpu_capability']}" if flags.get("cpu_capability") else ""
+    how = "kept to" if env.get("limits") else "with"
+    capability = f" {how} {flags['cpu_capability']}" if flags.get("cpu_capability") else ""
     return f"{env['device']}{capability}, {flags['threads']} threads, torch {env['torch']}"
