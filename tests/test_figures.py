@@ -12,7 +12,7 @@ from ipywidgets import FloatSlider
 from scipy.linalg import toeplitz
 
 from lib import accounting, figures, report, tables
-from lib.figures import accountants, lines, noise_over_time, scale, scores, sensitivity, si_dpsgd, speed
+from lib.figures import accountants, lines, noise_over_time, scale, scores, sensitivity, si_dpsgd, speed, trade_off
 from lib.figures.dots import dots
 from lib.figures.widget import moved_by
 from lib.tables import mnist_spectrum
@@ -265,6 +265,36 @@ def test_scores_are_shown_in_units_of_the_canaries_left_out():
     assert 7 < apart.get_xlim()[1] == alike.get_xlim()[1] < 13
     assert apart.patches[0].get_xy()[0, 0] == alike.patches[0].get_xy()[0, 0]  # the same bins
     assert [text.get_text() for text in apart.get_legend().get_texts()] == ["trained on", "left out"]
+
+
+def test_errors_are_counted_at_every_score_with_equal_ones_together():
+    found = trade_off.errors(np.array([3.0, 2.0, 2.0, 1.0, 0.0]), np.array([True, True, False, True, False]))
+    assert np.transpose(found) == pytest.approx(
+        np.array([[0, 1], [0, 2 / 3], [0.5, 1 / 3], [0.5, 0], [1, 0]])  # (false positives, false negatives)
+    )
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 1e-5), (2.0, 0.1)])
+def test_what_a_claim_rules_out_is_where_a_test_would_be_too_good(epsilon, delta):
+    """By the definition of (ε, δ)-DP: 1 − β ≤ e^ε α + δ and 1 − α ≤ e^ε β + δ, and the least β keeps one of them."""
+    alpha = np.linspace(0, 1, 50)
+    beta = trade_off.least(alpha, epsilon, delta)
+    slack = np.exp(epsilon) * np.array([alpha, beta]) + delta - (1 - np.array([beta, alpha]))
+    assert slack.min() > -1e-12
+    assert slack.min(axis=0)[beta > 0] == pytest.approx(0, abs=1e-12)
+
+
+def test_a_claim_that_an_attack_refutes_has_a_line_in_its_area():
+    included = np.arange(400) % 2 == 0
+    told, mixed = included + np.linspace(0, 0.5, 400), np.linspace(0, 1, 400)
+    figure = trade_off.drawn({"all told": (told, included), "none told": (mixed, included)}, epsilon=1.0, delta=1e-5)
+    (axes,) = figure.axes
+    _, *lines = axes.lines
+    inside = [(y < trade_off.least(x, 1.0, 1e-5) - 0.01).any() for x, y in (line.get_data() for line in lines)]
+    assert inside == [True, False]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        *("ruled out by ε = 1.00, δ = 1e-05", "guessed by a coin", "all told", "none told")
+    ]
 
 
 def test_a_slider_that_is_moved_changes_its_figure():
