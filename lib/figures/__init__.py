@@ -23,7 +23,7 @@ HOLLOW = {"color": "C0", "markerfacecolor": "white", "zorder": 5}  # what a sing
 def against_column(table: Table, tier: str, store: Store) -> Figure:
     """Accuracy against the table's column, a panel for each row, all on one scale: ours with its standard error,
     hollow where a single run has none; what is printed as crosses, a printed range as a line, "no convergence" as a
-    triangle near the bottom, above runs that fail likewise.
+    triangle on the lower edge, off the scale, as no number is printed.
 
     A row of which there is nothing to show has no panel.
     """
@@ -48,8 +48,8 @@ def against_column(table: Table, tier: str, store: Store) -> Figure:
                 axes.plot([places[column]] * 2, [number.mean, number.up_to], "k-x")
         failed = [i for column, i in places.items() if (row, column) in table.printed and column not in printed]
         if failed:
-            near_the_bottom = {"transform": axes.get_xaxis_transform(), "fillstyle": "none"}
-            axes.plot(failed, [0.16] * len(failed), "kv", label="printed: no convergence", **near_the_bottom)
+            on_the_edge = {"transform": axes.get_xaxis_transform(), "markerfacecolor": "white", "clip_on": False}
+            axes.plot(failed, [0.0] * len(failed), "kv", label="printed: no convergence", **on_the_edge)
         axes.set(title=row)
         axes.set_xticks(range(len(table.columns)), report.heads(table), rotation=30)
     return _closed(_together(figure, report.title(table, tier)))
