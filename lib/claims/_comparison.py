@@ -1,7 +1,7 @@
 """Whether one cell is more accurate than another, told where the runs can tell it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 from scipy.stats import t
@@ -25,28 +25,36 @@ class _Cells(dict[tuple[Row, Column], dict]):
 
 def cells(name: str, tier: str, store: Store) -> dict[tuple[Row, Column], dict]:
     """The lines of the table's summary, by cell, with more: ``one_run``, what a single run's standard error is taken
-    for (that of all repeated cells, pooled), with so many degrees of ``freedom``; and ``outdone``, what is stored of
-    the row that is more accurate, and where: with a step size that its search did not choose, or at a smaller ε, where
-    a network keeps to this one, too.
+    for (that of the row's repeated cells, pooled, or of all where it has none), with so many degrees of ``freedom``;
+    and ``outdone``, what is stored of the row that is more accurate, and where: with a step size that its search did
+    not choose, or at a smaller ε, where a network keeps to this one, too.
     """
     table = tables.load(name)
     found = _Cells(zip(table.cells, report.summary(table, tier, store).to_dict("records"), strict=True))
-    repeated = [(cell["n"] - 1, cell["n"] * cell["stderr"] ** 2) for cell in found.values() if cell["n"] > 1]
-    pooled = sum(freedom * variance for freedom, variance in repeated) / max(1, sum(freedom for freedom, _ in repeated))
-    estimated = math.sqrt(pooled) > ONE_RUN
-    freedom = sum(freedom for freedom, _ in repeated) if estimated else math.inf
-    single = {"one_run": math.sqrt(pooled) if estimated else ONE_RUN, "freedom": freedom}
-    for cell in found.values():
-        cell |= single
+    singles = {row: _single([cell for (of, _), cell in found.items() if of == row]) for row in table.rows}
+    of_all = _single(found.values())
+    for (row, _), cell in found.items():
+        cell |= singles[row] or of_all or {"one_run": ONE_RUN, "freedom": math.inf}
     for (row, column), cell in found.items():
         others = [(f"with step size {step['lr']:g}", step) for step in cell["other_steps"]]
         if table.column == "epsilon" and column is not None:
             smaller = [other for other in table.columns if other is not None and other < column]
             others += [(f"at {head(name, c)}", found[row, c]) for c in smaller if found[row, c]["n"]]
+        single = {name: cell[name] for name in ("one_run", "freedom")}
         better = [(other | single, where) for where, other in others if cell["n"]]
         better = [(other, where) for other, where in better if other["mean"] > cell["mean"]]
         cell["outdone"] = max(better, key=lambda found: found[0]["mean"], default=None)
     return found
+
+
+def _single(of_cells: Iterable[dict]) -> dict[str, float] | None:
+    """``one_run`` and ``freedom`` from the repeated ones among ``of_cells``; None if there are none."""
+    repeated = [(cell["n"] - 1, cell["n"] * cell["stderr"] ** 2) for cell in of_cells if cell["n"] > 1]
+    if not repeated:
+        return None
+    freedom = sum(freedom for freedom, _ in repeated)
+    error = math.sqrt(sum(freedom * variance for freedom, variance in repeated) / freedom)
+    return {"one_run": error, "freedom": freedom} if error > ONE_RUN else {"one_run": ONE_RUN, "freedom": math.inf}
 
 
 def told(cell: dict) -> str:
@@ -94,14 +102,14 @@ def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[
     return gap >= 0, f" (and against {its})"
 
 
-def doubt(gap: float, *lower: dict) -> str:
+def doubt(gap: float, *lower: dict, whose: str = "the lower one") -> str:
     """Why a gap of so many points may be one of step sizes, if it may: that of a cell that would have to be more
     accurate is at an end of its search, or the search, which takes the most cautious step size of those that it cannot
     tell apart, left open that another is better by as much."""
     if any(cell["at_an_end"] for cell in lower):
-        return " (the lower one's step size is at an end of its search)"
+        return f" ({whose}'s step size is at an end of its search)"
     left = sum(cell["left_open"] for cell in lower)
-    return f" (another step size of the lower one may be {left:.2f} points better)" if abs(gap) <= left else ""
+    return f" (another step size of {whose} may be {left:.2f} points better)" if abs(gap) <= left else ""
 
 
 def clear(gap: float, *of_cells: dict, of: int = 1) -> bool:

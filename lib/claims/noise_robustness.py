@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 
 from lib import report, tables
 from lib.claims import (
@@ -44,15 +44,15 @@ def _flat(rows: tuple[Row, ...], tier: str, store: Store) -> Verdict:
             parts.append((None, f"{row}: {MISSING}"))
             continue
         best, worst = (f(of_row, key=lambda cell: cell["mean"]) for f in (max, min))
-        # Of all rows' pairs of cells these are the farthest apart.
         spread, pairs = best["mean"] - worst["mean"], len(rows) * math.comb(len(of_row), 2)
-        if not clear(spread - FLAT, best, worst, of=1 if spread <= FLAT else pairs):
-            ok, why = None, " (not told apart from the limit)"
-        elif spread > FLAT and (why := doubt(spread - FLAT, worst)):
-            ok = None
+        if spread > FLAT:  # of all rows' pairs of cells these are the farthest apart
+            told_apart = clear(spread - FLAT, best, worst, of=pairs)
+            why = doubt(spread - FLAT, worst) if told_apart else " (not told apart from the limit)"
         else:
-            ok, why = limited(spread <= FLAT, tier)
-            # The farthest apart need not be the clearest: one of them may spread widely.
+            why = next(filter(None, (_unsure(*pair) for pair in permutations(of_row, 2))), "")
+        ok = None if why else spread <= FLAT
+        if ok is not None:
+            ok, why = limited(ok, tier)
             if ok and any(clear(a["mean"] - b["mean"], a, b, of=pairs) for a, b in combinations(of_row, 2)):
                 why = f", within {FLAT:g} but more than the statistical error"
         numbers = f"{told(best)} at σ = {best['column']:g} to {told(worst)} at σ = {worst['column']:g}"
@@ -60,18 +60,23 @@ def _flat(rows: tuple[Row, ...], tier: str, store: Store) -> Verdict:
     return verdict(parts)
 
 
-def untrained(
-    name: str, rows: tuple[Row, ...], columns: tuple[Column, ...], tier: str, store: Store
-) -> list[tuple[bool | None, str]]:
-    """For every cell whether it stays at what counts as no convergence."""
-    found, symbol = cells(name, tier, store), report.symbol(tables.load(name))
-    return [
-        (
-            found[cell]["mean"] < NO_CONVERGENCE if found[cell]["n"] else None,
-            f"{cell[0]} at {symbol} = {cell[1]:g}: {told(found[cell])}",
-        )
-        for cell in product(rows, columns)
-    ]
+def _unsure(one: dict, other: dict) -> str:
+    """Why cell ``one`` may be more than ``FLAT`` points above the ``other`` all the same, if it may."""
+    left = FLAT - (one["mean"] - other["mean"])
+    if not clear(left, one, other):
+        return f" (σ = {one['column']:g} may be more than {FLAT:g} above σ = {other['column']:g})"
+    return doubt(left, one, whose=f"σ = {one['column']:g}")
+
+
+def untrained(name: str, rows: tuple[Row, ...], columns: tuple[Column, ...], tier: str, store: Store) -> list[Part]:
+    """For every cell whether it stays at what counts as no convergence, with whatever step size."""
+    found, symbol, parts = cells(name, tier, store), report.symbol(tables.load(name)), []
+    for row, column in product(rows, columns):
+        cell, at = found[row, column], f"{row} at {symbol} = {column:g}"
+        below = cell["n"] and cell["mean"] < NO_CONVERGENCE
+        why = doubt(NO_CONVERGENCE - cell["mean"], cell, whose="this network") if below else ""
+        parts.append((bool(below) if cell["n"] and not why else None, f"{at}: {told(cell)}{why}"))
+    return parts
 
 
 def _collapse(columns: tuple[float, ...], tier: str, store: Store) -> Verdict:
