@@ -1,6 +1,7 @@
 """Figures: of one column, of all columns, of accountants and of speed."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -107,6 +108,32 @@ def test_curves_are_told_apart_on_one_logarithmic_axis_of_epochs(fill):
     assert "after each epoch" in figure.get_suptitle()
 
 
+def test_a_panel_of_curves_counts_the_seeds_of_each_of_its_lines_and_a_single_run_is_dashed(fill):
+    table = tables.load("mnist_convergence")
+    first, *others = table.columns
+    seeds = {first: 1, others[0]: 3}
+
+    def curve(row, column, seed):
+        return [90.0, 95.0] if row == table.rows[0] and seed < seeds.get(column, 2) else None
+
+    (axes,) = figures.against_epoch(table, "cpu", fill(table, curve, seeds=3)).axes
+    assert axes.get_title() == f"{table.rows[0]} (1 to 3 seeds)"
+    assert [line.get_linestyle() for line in axes.lines] == ["--"] + ["-"] * len(others)
+    (axes, *_) = figures.against_epoch(table, "cpu", fill(table, lambda *_: [90.0], seeds=2)).axes
+    assert "(2 to 3 seeds)" in axes.get_title()
+
+
+def test_one_step_size_is_shown_in_the_order_of_the_table_with_a_name_and_a_warning(fill):
+    table = replace(TABLE, columns=tuple(reversed(TABLE.columns)))
+    step = table.grid["lr"][0]
+    axes = figures.at_step_size(table, "smoke", fill(table, lambda *_: [90.0], tier="smoke"), lr=step).axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == report.heads(table)
+    assert axes.get_title().startswith("mnist_si_dpsgd, tier smoke, not the paper's data: every cell at step size")
+    assert all(list(line.get_xdata()) == sorted(line.get_xdata()) for line in axes.lines)
+    empty = figures.at_step_size(tables.load("mnist_convergence"), "cpu", fill(TABLE, lambda *_: None), lr=7.0)
+    assert not empty.axes[0].lines
+
+
 class TestLines:
     GROUPS = MappingProxyType({"": ("SI-DPSGD (LeNet-5)", "DPSGD (LeNet-5)"), "LN": ("DPSGD (LN-LeNet-5)",)})
 
@@ -153,6 +180,17 @@ def test_every_line_of_what_is_true_says_for_which_loss_it_is():
     found = si_dpsgd.claimed_and_true(noise_multiplier=7.1, batch_size=32, examples=60_000, epochs=10)
     assert set(si_dpsgd.MEANING) == {name for name in found.index if "ε of" in name}
     assert all("linear loss" in words for words in si_dpsgd.MEANING.values())
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"noise_multiplier": 7.1, "batch_size": 32, "examples": 60_000, "epochs": 10}, ", not 1e-05"),
+        ({"noise_multiplier": 3.16, "batch_size": 1024, "examples": 2000, "epochs": 1}, ", within 1e-05"),
+    ],
+)
+def test_a_claim_that_holds_of_the_last_iterate_is_not_called_false(setting, words):
+    assert si_dpsgd.claimed_and_true_drawn(**setting).axes[0].get_title().endswith(words)
 
 
 def test_without_noise_nothing_is_claimed():
@@ -306,6 +344,15 @@ def test_a_slider_that_is_moved_changes_its_figure():
     assert before == figures.png(drawn(noise_multiplier=4.0, sampling_prob=0.01))
     sliders["noise_multiplier"].value = 2.0
     assert picture.value != before
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.5], [0.0, 0.0]])
+def test_an_epsilon_of_0_is_told_at_the_left_end_of_an_axis_that_has_no_place_for_it(values, recwarn):
+    (axes,) = dots(pd.DataFrame({"ε": values}, index=["PLD", "RDP"]), title="").axes
+    left = axes.get_xlim()[0]
+    told = {text.get_text(): text.xy[0] for text in axes.texts}
+    assert left < told["← 0"] < 1.2 * left
+    assert not recwarn.list
 
 
 def test_dots_are_the_numbers_and_what_is_infinite_has_none():

@@ -106,17 +106,23 @@ def at_columns(table: Table, tier: str, store: Store, *, columns: Sequence[Colum
 
 def against_epoch(table: Table, tier: str, store: Store) -> Figure:
     """Accuracy against epoch, on a logarithmic axis: a panel for each row that has runs, all on one scale, a line for
-    each column; the band is the standard error over seeds."""
+    each column; the band is the standard error over seeds, and a single run, which has none, is dashed."""
     frame = report.curves(table, tier, store)
     rows = list(dict.fromkeys(frame["row"]))
     figure, panels = _panels(rows, width=5.5, height=4.2)
     names = dict(zip(table.columns, report.heads(table), strict=True))
     palette = dict(zip(names.values(), sns.color_palette(HUES, len(names)), strict=True))
     for axes, row in zip(panels, rows, strict=False):
-        of_row = frame[frame["row"] == row].assign(line=lambda part: part["column"].map(names))
-        sns.lineplot(of_row, x="epoch", y="accuracy", hue="line", palette=palette, errorbar="se", ax=axes)
-        axes.get_legend().remove()
-        seeds = f" ({of_row['seed'].nunique()} seeds)" if of_row["seed"].nunique() > 1 else " (one seed)"
+        of_row, counts = frame[frame["row"] == row], set()
+        for column in table.columns:
+            line = of_row[of_row["column"].isna() if column is None else of_row["column"] == column]
+            if (seeds := line["seed"].nunique()) == 0:
+                continue
+            counts.add(seeds)
+            how = {"label": names[column], "color": palette[names[column]], "linestyle": "-" if seeds > 1 else "--"}
+            sns.lineplot(line, x="epoch", y="accuracy", errorbar="se", legend=False, ax=axes, **how)
+        seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
+        seeds = f" ({seeds} seeds)" if max(counts) > 1 else " (one seed)"
         axes.set(title=row + seeds, xlabel="epoch", ylabel="", xscale="log", xlim=(0.9, 1.1 * max(frame["epoch"])))
         scale.plain_ticks(axes.xaxis, LogLocator(subs=(1, 2, 5)))
     return _closed(_together(figure, report.title(table, tier).replace("after the last epoch", "after each epoch")))
@@ -143,7 +149,7 @@ def search(table: Table, tier: str, store: Store) -> Figure:
         axes.set(title=row, xlabel=report.symbol(table), ylabel="step size")
         axes.tick_params(axis="y", rotation=0)
         axes.grid(visible=False)
-    title = f"{table.name}, tier {tier}: validation accuracy (%) after the tuning run"
+    title = f"{_named(table, tier)}: validation accuracy (%) after the tuning run"
     shared = any(len(set(of_row.values())) < len(of_row) for of_row in heads.values())
     together = f"; values of {report.symbol(table)} at one column share a search" if shared else ""
     figure.suptitle(title + together, fontsize="medium")
@@ -164,21 +170,27 @@ def _heads_of_searches(table: Table, row: Row, tier: str) -> dict[Column, str]:
 def at_step_size(table: Table, tier: str, store: Store, *, lr: float) -> Figure:
     """Validation accuracy of every row against the table's column, all tuned with the one step size ``lr``."""
     frame = report.search(table, tier, store)
-    names = dict(zip(table.columns, report.heads(table), strict=True))
-    frame = frame[frame["lr"] == lr].assign(position=lambda part: part["column"].map(names))
+    places = {column: i for i, column in enumerate(table.columns)}
+    frame = frame[frame["lr"] == lr] if "lr" in frame else frame[:0]
+    frame = frame.assign(position=[places[None if pd.isna(column) else column] for column in frame["column"]])
     figure, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
     if len(frame):
-        sns.lineplot(frame, x="position", y="accuracy", hue="row", marker="o", sort=False, legend=False, ax=axes)
+        sns.lineplot(frame, x="position", y="accuracy", hue="row", marker="o", legend=False, ax=axes)
         for line, row in zip(axes.lines, frame["row"].unique(), strict=True):
             line.set_label(row)
         figure.legend(loc="outside right center", fontsize="small")
+    axes.set_xticks(range(len(places)), report.heads(table))
     axes.set(
-        title=f"every cell at step size {lr:g}: tuning runs, one seed each",
+        title=f"{_named(table, tier)}: every cell at step size {lr:g}, tuning runs of one seed each",
         xlabel="",
         ylabel=f"validation {scale.LABEL}",
     )
     scale.of_errors(axes)
     return _closed(figure)
+
+
+def _named(table: Table, tier: str) -> str:
+    return f"{table.name}, tier {tier}" + (", not the paper's data" if tier == "smoke" else "")
 
 
 def _panels(rows: list[str], *, width: float, height: float) -> tuple[Figure, list[Axes]]:

@@ -52,8 +52,9 @@ def claimed_and_true(
 def claimed_and_true_drawn(**setting: float) -> Figure:
     """:func:`claimed_and_true` as dots, with their ``MEANING``."""
     found = claimed_and_true(**setting).rename(MEANING)
-    true = found.pop("true δ at the claimed ε")
-    return dots(found.to_frame("ε"), title=f"δ is {true:.3g} at the claimed ε, not {setting.get('delta', 1e-5):.0e}")
+    true, delta = found.pop("true δ at the claimed ε"), setting.get("delta", 1e-5)
+    against = "within" if true <= delta else "not"
+    return dots(found.to_frame("ε"), title=f"δ of θ_T is {true:.3g} at the claimed ε, {against} {delta:.0e}")
 
 
 def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str, Mapping[Row, float | str]]) -> Figure:
@@ -91,7 +92,7 @@ def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str,
         label = f"s.e. > {DIVERGED:g} points:\nnot all runs trained"
         keys.append(Line2D([], [], color="grey", label=label, **HOLLOW))
     figure.legend(handles=keys, loc="outside right center", fontsize="small")
-    figure.suptitle(table.title, fontsize="medium")
+    figure.suptitle(report.title(table, tier), fontsize="medium")
     plt.close(figure)
     return figure
 

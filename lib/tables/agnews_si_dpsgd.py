@@ -73,7 +73,7 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: int, **settings: An
 
 TABLE = Table(
     name="agnews_si_dpsgd",
-    title="AG News test accuracy (%) at privacy budgets ε, δ = 1e-5",
+    title="AG News test accuracy (%) at claimed privacy budgets ε, δ = 1e-5",
     source="v1 Table 6",
     notebook="02_dpsgd_vs_si_dpsgd",
     rows=tuple(ROWS),

@@ -109,7 +109,7 @@ def _run(row: str, epsilon: float | None, tier: str, **settings: Any) -> Run:
 
 TABLE = Table(
     name="cifar10_si_dpsgd",
-    title="CIFAR-10 test accuracy (%) at privacy budgets ε, δ = 1e-5",
+    title="CIFAR-10 test accuracy (%) at claimed privacy budgets ε, δ = 1e-5",
     source="v1 Table 5",
     notebook="02_dpsgd_vs_si_dpsgd",
     rows=(PLAIN, "SI-DPSGD (TF-tutorial)", "LATENT [5]", *list(ROWS)[1:]),

@@ -180,7 +180,7 @@ def _private(network: Network, epsilon: float, settings: dict[str, Any]) -> Run:
 
 TABLE = Table(
     name="mnist_si_dpsgd",
-    title="MNIST test accuracy (%) at privacy budgets ε, δ = 1e-5",
+    title="MNIST test accuracy (%) at claimed privacy budgets ε, δ = 1e-5",
     source="v1 Table 4",
     notebook="02_dpsgd_vs_si_dpsgd",
     figure="mnist_noisy_updates",
