@@ -221,3 +221,15 @@ def test_what_v1_claims_is_by_its_own_accountant_and_of_all_its_steps(monkeypatc
     monkeypatch.setattr(v1, "attack", lambda *_, **how: SimpleNamespace(one_run=lambda: 1.0, many_runs=lambda: 2.0))
     how = {"noise_multiplier": 7.1, "sampling_prob": 32 / 60_000, "steps": 18_750, "accountant": "rdp_2020"}
     assert {found["claimed"] for found in v1.measure().values()} == {accounting.epsilon(**how)}
+
+
+def test_an_attack_follows_the_clip_norm_and_has_the_runs_delta_and_generators(monkeypatch):
+    asked = []
+    monkeypatch.setattr(attacked, "generator", lambda seed, name: asked.append(name) or generator(seed, name))
+    how = {"method": "dpsgd", "optimizer": "sgd", "sampler": "fixed_order", "accountant": "gdp", "delta": 1e-3}
+    steps = {"batch_size": 1, "epochs": 4, "lr": 0.3, "clip_norm": 1.0, "clip_norm_decay": 0.5}
+    run = make_run(**how, **steps, noise_multiplier=0.0)
+    found = attack(run, examples=8, canaries=8)
+    assert found.scores[found.included] == pytest.approx(2**0.5 * 0.3 * (1 + 0.5 + 0.25 + 0.125), rel=1e-6)
+    assert not found.scores[~found.included].any()
+    assert (found.delta, asked) == (1e-3, ["audit", "sampling"])

@@ -13,6 +13,7 @@ from torch import nn
 
 from lib import accounting, methods, models
 from lib.methods._converged import Converged
+from lib.methods._gradient_norms import GradientNorms
 from lib.run import Run
 from lib.train import train
 
@@ -476,3 +477,74 @@ def test_a_layer_without_a_gradient_has_a_clip_norm():
     method = prepared(alc(), model)
     assert min(method.expected.values()) == pytest.approx(1e-6 * max(method.expected.values()))
     method.backward(model, *examples(), 0)
+
+
+class TestConvergence:
+    """One weight that takes the values that a test gives it."""
+
+    def observed(self, values, *, std=1.0, lr=1.0, epochs=1):
+        """``Converged`` after the weights took ``values`` (T, 1), epoch by epoch."""
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        converged = Converged(model)
+        for of_epoch in values.chunk(epochs):
+            for value in of_epoch:
+                model.weight.grad = torch.zeros_like(model.weight)
+                converged.hold("weight", model.weight, std)
+                with torch.no_grad():
+                    model.weight.fill_(value)
+                converged.observe(model, lr)
+            converged.fix(model)
+        return model.weight.item(), bool(converged.active["weight"])
+
+    @pytest.mark.parametrize(("std", "lr"), [(2.0, 0.5), (0.5, 2.0)])
+    def test_a_rounds_noise_is_multiplied_by_the_step_size(self, std, lr):
+        """A walk of 200 rounds has a variance of 33.3 at lr · std = 1, whatever they are apart."""
+        turns = (-1.0) ** torch.arange(200)
+        assert not self.observed(5.0 * turns, std=std, lr=lr)[1]
+        assert self.observed(6.5 * turns, std=std, lr=lr)[1]
+
+    def test_how_far_away_the_average_is_does_not_matter(self):
+        assert self.observed(100.0 + (-1.0) ** torch.arange(200)) == (pytest.approx(100.0), False)
+
+    def test_every_epoch_is_judged_by_itself(self):
+        drift, rest = torch.linspace(0.0, 100.0, 200), torch.full((200,), 100.0)
+        assert self.observed(torch.cat([drift, rest]), epochs=2) == (pytest.approx(100.0), False)
+
+    def test_one_round_tells_nothing(self):
+        assert self.observed(torch.ones(1)) == (1.0, True)
+
+
+def test_what_moved_is_looked_at_after_the_update_at_its_own_step_size():
+    model, (x, y) = models.build("lenet_300_100"), examples()
+    method = prepared(bc(fix_converged="epoch", noise_multiplier=1.0, lr=1.0), model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+    before = model[1].weight.detach().clone()
+    method.backward(model, x, y, 0)
+    method.update(model, optimizer)
+    converged, moved = method._converged, model[1].weight.detach() - before
+    assert torch.equal(converged._moved["1.weight"], moved)
+    assert converged._noise["1.weight"] == pytest.approx((0.25 * converged._stds["1.weight"]) ** 2)
+
+
+def test_norms_are_of_the_first_and_statistics_of_all_public_examples():
+    model = models.build("lenet5", norm="batch")
+    few, all_of_them = (GradientNorms(count).measure(model, examples(M)) for count in (50, M))
+    for name, norms in few.items():
+        torch.testing.assert_close(norms, all_of_them[name][:50], rtol=1e-4, atol=1e-6)
+
+
+def test_an_example_counts_where_every_tensors_gradient_is_finite():
+    model, (x, y) = models.build("lenet_300_100"), examples(4)
+    x[0] *= 1e30  # the last bias has a gradient that is finite, the first weight has not
+    norms = GradientNorms(4).measure(model, (x, y))
+    assert [(len(norm), bool(norm.isfinite().all())) for norm in norms.values()] == [(3, True)] * len(norms)
+
+
+@pytest.mark.parametrize("adaptive", ["enhanced", "zhang", "multiplication_factors"])
+def test_the_clip_norms_of_layers_fall_with_that_of_the_run(adaptive):
+    model = models.build("lenet_300_100")
+    method = prepared(alc(adaptive_clipping=adaptive, clip_norm_decay=0.5), model)
+    first, second = (method.groups(model, step) for step in (0, method.sampler.steps_per_epoch))
+    for name, _ in model.named_parameters():
+        assert second.reach(name) == pytest.approx(first.reach(name) / 2)

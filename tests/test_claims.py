@@ -126,9 +126,21 @@ def test_a_step_size_that_may_not_be_the_best_leaves_open_what_a_better_one_woul
 
 
 def test_a_curve_that_never_arrives_is_infinitely_slow(fill):
-    store = fill(FIGURE, lambda row, column, seed: [50.0] if column == 10 and seed == 1 else [98.0], seeds=2)
+    store = fill(FIGURE, lambda row, column, seed: [50.0] * 30 if column == 10 and seed == 1 else [98.0], seeds=2)
     assert noise_robustness.epochs_to_reach(FIGURE.rows[0], 10.0, 95.0, "cpu", store) == float("inf")
     assert BY_NAME["Large noise: slower by a factor of order 7"].judge("cpu", store).status == "fails"
+
+
+def test_a_seed_that_never_arrives_says_nothing_of_those_that_do(fill):
+    """Four of five within 14 epochs, one not within 48: within 21 in the mean at best, so 20 are passed."""
+
+    def curve(row, column, seed):
+        late = 48 if seed == 4 else 13
+        return [50.0] * (late if column == 10 else 1) + [98.0] * (48 - (late if column == 10 else 1))
+
+    judged = BY_NAME["Large noise: slower by a factor of order 7"].judge("cpu", fill(FIGURE, curve, seeds=5))
+    assert judged.status == "open"
+    assert "95 % within 2.0 epochs at σ = 1 and ∞ at σ = 10, × 10.0 to ∞" in judged.evidence
 
 
 def test_a_curve_to_compare_with_that_never_arrives_leaves_it_open(fill):
@@ -469,3 +481,36 @@ def test_epochs_to_an_accuracy_are_the_mean_of_the_seeds(fill):
     figure = tables.load("mnist_convergence")
     store = fill(figure, lambda row, column, seed: [50.0] * (1 + 3 * seed) + [98.0] * 2, seeds=2)
     assert noise_robustness.epochs_to_reach(figure.rows[0], 1.0, 95.0, "cpu", store) == (2 + 5) / 2
+
+
+def test_a_gain_is_no_drop_however_large(monkeypatch):
+    found = {("LN-BiLSTM-DL", sigma): cell(mean) for sigma, mean in ((0.0, 85.0), (2.0, 96.0))}
+    monkeypatch.setattr(noise_robustness, "cells", lambda *of: found)
+    parts = noise_robustness._dropped("agnews_noise", ("LN-BiLSTM-DL",), 7.0, "paper", None, columns=(2.0,))
+    assert [ok for ok, _ in parts] == [True]
+
+
+def test_two_points_are_of_the_spread_and_not_of_its_square(fill):
+    """Every cell's two runs are 2.4 apart: 1.7 points, with a variance of 2.9."""
+    table = tables.load("mnist_noise")
+    alone = table.cells[-1]
+
+    def scored(row, column, seed):
+        return None if seed and (row, column) == alone else [80.0 + 2.4 * seed]
+
+    found = claims.cells("mnist_noise", "cpu", fill(table, scored, seeds=2))
+    assert _comparison.spread(found[alone]) == 2.0
+
+
+def test_the_same_accuracy_is_open_while_a_curve_is_missing(fill):
+    store = fill(FIGURE, lambda row, column, seed: None if column == 10 else [98.4], tier="paper")
+    assert BY_NAME["Large noise: the same accuracy in the end"].judge("paper", store).status == "open"
+
+
+@pytest.mark.parametrize(("worst", "status"), [(98.05, "open"), (95.0, "fails")])
+def test_the_two_cells_farthest_apart_are_so_by_chance(worst, status, monkeypatch):
+    """0.95 points are more than 0.5 at 5 %, and not at 5 % ÷ the number of pairs."""
+    row, last = "BN-LeNet-5", TABLE.columns[-1]
+    found = {(row, c): cell(worst if c == last else 99.0) | {"column": c} for c in TABLE.columns}
+    monkeypatch.setattr(noise_robustness, "cells", lambda *of: found)
+    assert noise_robustness._flat((row,), "paper", None).status == status

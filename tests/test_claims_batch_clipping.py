@@ -277,3 +277,16 @@ def test_a_table_of_batch_sizes_is_drawn(fill):
     table = tables.load("bc_sgd")
     store = fill(table, lambda row, column, seed: [70.0])
     assert figures.against_column(table, "cpu", store).axes[0].get_xticklabels()[0].get_text() == "m = 64"
+
+
+@pytest.mark.parametrize(("factor", "moved", "status"), [(1.0, 2.1, "fails"), (2.0, 1.8, "fails"), (1.0, 2.0, "holds")])
+def test_no_penalty_at_all_is_allowed_though_layers_have_one(factor, moved, status, fill, monkeypatch):
+    found = {"BC": 1.9, "BC, multiplication factors": moved, "BC, ALC": 4.5}
+    monkeypatch.setattr("lib.store.audit", lambda name: {row: {"multiple": by} for row, by in found.items()})
+    table = tables.load("bc_equal_epsilon")
+    store = fill(table, lambda row, column, seed: [70.0])
+    for row, times in (("BC, multiplication factors", factor), ("BC, ALC", 8**0.5)):
+        for column in table.columns:
+            (record,) = report.records(table, row, column, "cpu", store)
+            record["privacy"]["noise_multiplier"] *= times
+    assert BY_NAME[NO_PENALTY].judge("cpu", store).status == status

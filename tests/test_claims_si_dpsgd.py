@@ -273,3 +273,8 @@ def test_layer_norm_helps_where_batches_are_equal(status, changes, fill):
 
     (claim,) = claims.of("mnist_dp_batches")
     assert claim.judge("paper", fill(tables.load("mnist_dp_batches"), curve, tier="paper", seeds=2)).status == status
+
+
+def test_exact_numbers_and_the_attack_each_refute_the_privacy_claim(fill):
+    verdict = judged("SI-DPSGD has the privacy of DPSGD", fill)
+    assert (verdict.tally, len(verdict.decisive)) == ("", 2)

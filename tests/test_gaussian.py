@@ -110,6 +110,12 @@ class TestOneDraw:
         error = math.sqrt(beyond / (1 << 20))
         assert float32_noise.seen(moved) == pytest.approx(beyond, abs=4 * error + 1e-7)
 
+    def test_the_statistic_is_positive_with_the_example_and_negative_without(self):
+        y, s = self.one(torch.empty(1 << 18), 1.0, draws()).double().numpy(), 0.001
+        without, included = float32_noise.statistic(y, s), float32_noise.statistic(y + s, s)
+        assert included > 0 > without
+        assert included == pytest.approx(-without, rel=0.1)
+
 
 def test_what_a_cut_off_adds_to_delta():
     """By simulation of one step, z = 1/3: none is out there without the example, and with it so many."""
@@ -181,3 +187,22 @@ def test_so_do_noised_statistics(monkeypatch):
     layer.watch(1.0)
     layer.release(expected_batch_size=8, noise_multiplier=1.0, released=3, generator=draws())
     assert seen == [(2, 3)]
+
+
+def test_an_effect_is_in_units_of_one_sides_spread(monkeypatch):
+    """Of Gaussian noise and the sum over the coordinates it is 1/z, what the account allows."""
+    monkeypatch.setattr(float32_noise, "statistic", lambda y, shift: y.sum())
+    found = float32_noise.attack(gaussian.fill, coordinates=100, noise_multiplier=0.2, steps=500)
+    assert found["mu"] == pytest.approx(5.0, rel=0.1)
+    assert found["stderr"] == math.sqrt(2 / 500)
+
+
+def test_the_account_allows_one_over_z(monkeypatch):
+    monkeypatch.setattr(float32_noise, "attack", lambda draw, **setting: {})
+    assert {found["allowed"] * found["noise_multiplier"] for found in float32_noise.measure().values()} == {1.0}
+
+
+def test_what_is_seen_best_is_counted_be_it_in_one_coordinate():
+    """Three standard deviations end beyond the last radius in one coordinate more often than a 100th of them in 64."""
+    event = Event(noise_multiplier=1 / 3, sampling_prob=1.0, steps=1)
+    assert float32_noise.cut_off([event], 64) == float32_noise.cut_off([event], 1)

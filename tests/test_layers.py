@@ -290,3 +290,9 @@ def test_statistics_of_leave_the_running_averages():
         torch.testing.assert_close(model[0].running_var, x.var(0))
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+def test_statistics_are_of_all_examples_in_passes_of_a_thousand():
+    model, x = nn.BatchNorm1d(1), torch.cat([torch.zeros(1000, 1), torch.full((1000, 1), 4.0)])
+    with statistics_of(model, x):
+        assert model.running_mean.item() == pytest.approx(2.0)

@@ -576,3 +576,32 @@ def test_correlated_noise_has_no_share_for_statistics():
     noised = {"norm": "noised_batch_without_affine", "statistics_share": 0.2, "statistics_clip_norm": 1.0}
     with pytest.raises(ValueError, match=r"statistics_share: expected 0.0 for method 'correlated_noise'; got 0.2"):
         build(private(method="correlated_noise", noise_power=0.5, noise_bands=4, **noised))
+
+
+def test_a_budget_that_is_a_little_short_of_the_whole_run_ends_it():
+    run = private()
+    whole = build(run)
+    short = build(replace(run, epsilon=0.99 * whole.privacy()["claimed"]["pld"]))
+    assert short.steps < whole.steps
+    assert short.privacy()["claimed"]["pld"] <= short.run.epsilon
+
+
+def test_the_noise_on_the_weights_is_of_the_steps_own_size():
+    run = private(method="si_dpsgd", noise_multiplier=3.0, clip_norm=0.5, lr=0.2)
+    method, model = build(run), models.build("lenet_300_100")
+    start = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)  # as a schedule leaves it
+    method.backward(model, *data(0), 0)
+    method.update(model, optimizer)
+    moved = torch.cat([p.detach().flatten() for p in model.parameters()]) - start
+    assert moved.std() == pytest.approx(0.05 * 3.0 * 0.5 / 64, rel=0.01)
+
+
+@pytest.mark.parametrize(("times", "proven"), [(0.9, False), (1.1, True)])
+def test_a_move_is_long_beside_32_last_digits_of_all_weights(times, proven):
+    """An example moves µ by η C/L."""
+    model = models.build("lenet_300_100")
+    length = torch.cat([p.detach().flatten() for p in model.parameters()]).norm().item()
+    lr = times * 32 * 2.0**-23 * length * 64
+    run = private(method="si_dpsgd", lr=lr, clip_norm=1.0, noise_multiplier=10.0)
+    assert (build(run, model).privacy()["proven"]["epsilon"] is not None) is proven

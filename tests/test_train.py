@@ -15,10 +15,11 @@ from lib import data, pca, registry
 from lib.data import Dataset, as_input, text
 from lib.generators import generator
 from lib.grads.trials import trial
-from lib.layers import NoisyLinear
+from lib.layers import NoisyLinear, NoisyLSTM, noisy_layers
 from lib.preprocessing import STANDARDS, Preprocessing
 from lib.train import OutOfTime, Training, _start, _training, evaluate, train
 from lib.train._start import dataset_of, model_of
+from lib.train.evaluation import set_noise
 
 
 def without_env(record: dict) -> dict:
@@ -394,3 +395,10 @@ def test_the_noise_of_the_pca_is_the_seeds():
     first, second, again = (model_of(make_run(**how, seed=seed), digits, None)[1].components for seed in (0, 1, 0))
     assert torch.equal(first, again)
     assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("on", "biases"), [("weights", False), ("weights_and_biases", True), ("lstm", True)])
+def test_biases_have_noise_where_the_run_says(on, biases):
+    model = NoisyLSTM(3, 2)
+    set_noise(model, make_run(weight_noise_std=0.1, weight_noise_on=on), generator(0, "noise"))
+    assert {layer.noise_on_bias for layer in noisy_layers(model)} == {biases}

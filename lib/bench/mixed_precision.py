@@ -37,7 +37,7 @@ def step(network: str, precision: str, device: torch.device) -> Step:
 def measure(device: torch.device, *, rounds: int | None = None) -> dict[str, dict[str, Numbers]]:
     """{network: {precision: numbers}}; :class:`NotHereError` where bfloat16 is emulated."""
     if not environment.computes_in_bfloat16():
-        raise NotHereError("this processor emulates bfloat16, which is many times slower than float32")
+        raise NotHereError("this processor emulates bfloat16, which is slower than float32")
     results = {}
     for network, (_, default, _) in NETWORKS.items():
         found = ratios({p: step(network, p, device) for p in PRECISIONS}, rounds=rounds or default)
