@@ -129,7 +129,7 @@ def test_curves_that_end_too_early_decide_nothing(fill):
 @pytest.mark.parametrize(("last", "status"), [(62.3, "holds"), (60.0, "fails")])
 def test_the_same_accuracy_in_the_end(last, status, fill):
     curve = lambda row, column, seed: [last if column == 10 and row == FIGURE.rows[0] else 62.0]  # noqa: E731
-    assert JUDGES["the same accuracy in the end"]("paper", fill(FIGURE, curve, tier="paper")).status == status
+    assert JUDGES["the same accuracy in the end"]("paper", fill(FIGURE, curve, tier="paper", seeds=2)).status == status
 
 
 def test_every_cifar_table_has_a_claim():

@@ -44,20 +44,25 @@ def _flat(rows: tuple[Row, ...], tier: str, store: Store) -> Verdict:
             parts.append((None, f"{row}: {MISSING}"))
             continue
         best, worst = (f(of_row, key=lambda cell: cell["mean"]) for f in (max, min))
-        spread, pairs = best["mean"] - worst["mean"], len(rows) * math.comb(len(of_row), 2)
-        if spread > FLAT:  # of all rows' pairs of cells these are the farthest apart
-            told_apart = clear(spread - FLAT, best, worst, of=pairs)
-            why = doubt(spread - FLAT, worst) if told_apart else " (not told apart from the limit)"
-        else:
-            why = next(filter(None, (_unsure(*pair) for pair in permutations(of_row, 2))), "")
-        ok = None if why else spread <= FLAT
-        if ok is not None:
-            ok, why = limited(ok, tier)
-            if ok and any(clear(a["mean"] - b["mean"], a, b, of=pairs) for a, b in combinations(of_row, 2)):
-                why = f", within {FLAT:g} but more than the statistical error"
+        pairs = len(rows) * math.comb(len(of_row), 2)
+        ok, why = _alike(of_row, tier, of=pairs)
+        if ok and any(clear(a["mean"] - b["mean"], a, b, of=pairs) for a, b in combinations(of_row, 2)):
+            why = f", within {FLAT:g} but more than the statistical error"
         numbers = f"{told(best)} at σ = {best['column']:g} to {told(worst)} at σ = {worst['column']:g}"
-        parts.append((ok, f"{row} {numbers}, a spread of {spread:.2f} points{why}"))
+        parts.append((ok, f"{row} {numbers}, a spread of {best['mean'] - worst['mean']:.2f} points{why}"))
     return verdict(parts)
+
+
+def _alike(of_row: Sequence[dict], tier: str, *, of: int) -> tuple[bool | None, str]:
+    """Whether no two cells are more than ``FLAT`` points apart; or None, and why it cannot be told.  Of the pairs of
+    cells, ``of`` them in all, those that are farthest apart may be so by chance."""
+    best, worst = (f(of_row, key=lambda cell: cell["mean"]) for f in (max, min))
+    beyond = best["mean"] - worst["mean"] - FLAT
+    if beyond <= 0:
+        why = next(filter(None, (_unsure(*pair) for pair in permutations(of_row, 2))), "")
+    else:
+        why = doubt(beyond, worst) if clear(beyond, best, worst, of=of) else " (not told apart from the limit)"
+    return (None, why) if why else limited(beyond <= 0, tier)
 
 
 def _unsure(one: dict, other: dict) -> str:
@@ -91,8 +96,8 @@ def same_accuracy(name: str, tier: str, store: Store) -> Verdict:
         listed = ", ".join(f"{told(cell)} at σ = {cell['column']:g}" for cell in of_row)
         texts.append(f"{row}: {listed or MISSING}")
     of_first = [found[table.rows[0], column] for column in table.columns]
-    means = [cell["mean"] for cell in of_first if cell["n"]]
-    ok, why = limited(max(means) - min(means) <= FLAT if len(means) == len(of_first) else None, tier)
+    stored = all(cell["n"] for cell in of_first)
+    ok, why = _alike(of_first, tier, of=math.comb(len(of_first), 2)) if stored else (None, "")
     # The searched step sizes are constant and large, so their last epoch jumps about: evidence, not the judge.
     return verdict([(ok, texts[0] + why)], beside=[(None, text) for text in texts[1:]])
 
