@@ -120,14 +120,14 @@ def test_flags_running_averages_though_the_clipped_mean_is_bounded():
 
 
 class FirstShortcut(nn.Module):
-    """The slip in v1's code: sample 0's shortcut is added to every sample."""
+    """The slip in v1's code: sample 0's shortcut is added to every sample; or that of another."""
 
-    def __init__(self) -> None:
+    def __init__(self, of: int = 0) -> None:
         super().__init__()
-        self.shortcut, self.last = nn.Linear(7, 5), nn.Linear(5, K)
+        self.shortcut, self.last, self.of = nn.Linear(7, 5), nn.Linear(5, K), of
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(torch.tanh(x[:, :5] + self.shortcut(x)[0]))
+        return self.last(torch.tanh(x[:, :5] + self.shortcut(x)[self.of]))
 
 
 def test_flags_a_shortcut_of_the_first_sample():
@@ -137,11 +137,13 @@ def test_flags_a_shortcut_of_the_first_sample():
     assert found.multiple > 2.5
 
 
+@pytest.mark.parametrize("of", [0, -1])
 @pytest.mark.parametrize("seed", range(5))
-def test_flags_it_without_being_told_where_to_look(seed):
+def test_flags_it_without_being_told_where_to_look(seed, of):
+    """At either end of a batch."""
     _, x, y = made("dense", "none", 0)
     torch.manual_seed(0)
-    assert audit.sensitivity(summed("joint"), FirstShortcut(), x, y, clip_norm=C, seed=seed).multiple > 2.5
+    assert audit.sensitivity(summed("joint"), FirstShortcut(of), x, y, clip_norm=C, seed=seed).multiple > 2.5
 
 
 def test_a_buffer_that_is_no_number_and_stays_so_has_not_moved():
@@ -200,6 +202,39 @@ def test_every_normalisation_of_lenet5_is_measured(monkeypatch):
     mixed = {"BN-LeNet-5, as printed", "BN-LeNet-5, as printed, M = 30"}
     assert {name for name, multiple in multiples.items() if multiple > 2 + ROUNDING} == mixed
     assert len({multiples[name] for name in mixed}) == 2  # each saw its own number of public images
+
+
+def test_a_network_has_the_statistics_that_its_name_says():
+    images, seen = torch.rand(128, 1, 28, 28), {}
+    for name in normalisation.NETWORKS:
+        model = normalisation.network(name, images)
+        assert model.training
+        if isinstance(model, WithPublic):
+            seen[name] = model.statistics, model.gradient, len(model.public)
+    assert seen == {
+        "BN-LeNet-5, each example with public": ("per_example", True, 30),
+        "BN-LeNet-5, public alone": ("public", True, 30),
+        "BN-LeNet-5, public alone, as constants": ("public", False, 30),
+        "BN-LeNet-5, as printed, M = 30": ("mixed", True, 30),
+        "BN-LeNet-5, as printed": ("mixed", True, 128),
+    }
+
+
+def test_at_each_clip_norm_a_network_is_clipped_to_it_and_sees_images_of_other_data(monkeypatch):
+    loaded, clipped = [], []
+    monkeypatch.setattr(data, "load", lambda name, load=data.load: loaded.append(name) or load("digits"))
+    monkeypatch.setattr(normalisation, "NETWORKS", {"LeNet-5": normalisation.Network("none")})
+    monkeypatch.setattr(normalisation, "clipped_sum", lambda *_, clip_norm, **how: clipped.append(clip_norm) or [{}])
+
+    def asked(summed, model, x, y, *, clip_norm, **search):
+        summed(model, x, y)
+        assert clipped.pop() == clip_norm
+        return audit.meter.Measured(clip_norm, "", ())
+
+    monkeypatch.setattr(normalisation, "sensitivity", asked)
+    found = normalisation.measure()["LeNet-5"]
+    assert {name: of["multiple"] for name, of in found.items()} == {"0.1": 0.1, "0.5": 0.5, "3": 3.0, "30": 30.0}
+    assert loaded == ["mnist", "kmnist"]
 
 
 def test_an_unknown_relation_is_refused():
@@ -278,3 +313,55 @@ class TestWhatTheMeterIsGiven:
         how = {"summed": summed(), "clip_norm": C} | changes
         with pytest.raises(ValueError, match=message):
             audit.sensitivity(how.pop("summed"), model, x, y, **how)
+
+
+class TestWhereItLooks:
+    def test_an_example_is_replaced_by_every_label_and_by_inputs_of_every_kind(self):
+        _, x, y = made("dense", "none", 0)
+        seen = []
+
+        def watched(model, x, y):
+            seen.append((x, y))
+            return {"sum": x.sum(0)}
+
+        audit.sensitivity(watched, nn.Linear(7, K), x, y, clip_norm=C, examples=1, ascent=0)
+        changed = {i for images, _ in seen for i in (images != x).any(1).nonzero().flatten().tolist()}
+        assert len(changed) == 1
+        (i,) = changed
+        neighbours = [(images[i], int(labels[i])) for images, labels in seen[1:]]
+        assert {label for _, label in neighbours} == set(range(K))
+        for label in range(K):
+            tried = [image for image, of in neighbours if of == label]
+            for wanted in (x[i], -x[i], 0 * x[i], 0.1 * x[i], 10 * x[i], 100 * x[i], x[(i + 1) % BATCH]):
+                assert any(torch.equal(image, wanted) for image in tried)
+
+    def test_labels_that_are_not_in_the_batch_are_tried_if_they_are_told(self):
+        _, x, y = made("dense", "none", 0)
+        labels = set()
+        watched = lambda model, x, y: labels.update(y.tolist()) or {"sum": x.sum(0)}  # noqa: E731
+        audit.sensitivity(watched, nn.Linear(7, K), x, y, clip_norm=C, examples=1, ascent=0, classes=K + 2)
+        assert labels == set(range(K + 2))
+
+    def test_it_climbs_from_the_best_so_far(self):
+        """Where no input is far enough: steps that help add up."""
+        _, x, y = made("dense", "none", 0)
+        far = lambda model, x, y: {"sum": x.sum(0)}  # noqa: E731
+        how = {"clip_norm": C, "examples": 1}
+        start, after = (audit.sensitivity(far, nn.Linear(7, K), x, y, ascent=n, **how).multiple for n in (0, 300))
+        assert after > 1.5 * start
+
+    def test_every_neighbours_buffers_are_told_of(self):
+        """Also those that an example moves which moves the sum by less than another does."""
+        _, x, y = made("dense", "none", 0)
+        model = nn.Linear(7, K)
+        for label in range(K):
+            model.register_buffer(f"seen_{label}", torch.tensor(0))
+
+        def counted(model, x, y):
+            for label in range(K):
+                getattr(model, f"seen_{label}").fill_(int((y == label).sum()))
+            return {"sum": (y == 0).sum()}
+
+        found = audit.sensitivity(counted, model, x, y, clip_norm=C, examples=BATCH, ascent=0)
+        assert found.buffers == ("seen_0", "seen_1", "seen_2")
+        assert found.multiple == pytest.approx(1 / C)

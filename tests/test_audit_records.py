@@ -5,6 +5,7 @@ import re
 import runpy
 import sys
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -108,6 +109,50 @@ def test_noise_of_one_draw_is_told_with_what_is_known_of_its_cost():
         *(until, f"{cut}: what that adds to δ and {spiked}") * 2,
     ]
     assert [records._rounded_down(value) for value in (1.99e-4, 0.01, 9.6e-3)] == ["1e-04", "1e-02", "9e-03"]
+
+
+def of_then(**changes) -> str:
+    """What is told of a run whose noise was one draw, with its tail cut off."""
+    training = Training(make_run(**RUNS["dpsgd, noise from ε"] | changes), torch.device("cpu"))
+    training.attach()
+    flags = {"draws": 1, "whole_tail": False}
+    env = {"git_commit": 40 * "0", "dirty": True, "flags": flags, "started": "2026-11-01T00:00:00+00:00"}
+    return records._of_then({"env": env}, training)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "noised_batch_without_affine", "statistics_share": 0.2, "statistics_clip_norm": 1.0},
+        {
+            **{"method": "adaptive_layerwise", "gradient_norm_examples": 20, "public_examples": 100},
+            **{"sampler": "without_replacement", "neighbouring_relation": "replace_one", "mini_set_size": 144},
+        },
+    ],
+    ids=["statistics", "layers"],
+)
+def test_of_parts_with_a_draw_each_no_cost_in_numbers_is_told(changes):
+    assert "5.77 standard deviations: what that adds to δ and its density" in of_then(**changes)
+
+
+def test_the_draws_of_a_private_pca_are_none_of_float32(monkeypatch):
+    counted = []
+    monkeypatch.setattr(records, "cut_off", lambda events, _: counted.append(len(events)) or 1e-6)
+    assert "adds at least 1e-06 to δ" in of_then(model="pca_1000", pca_noise_multiplier=4.0)
+    assert counted == [1]
+
+
+def test_a_commit_with_changes_that_it_has_not_says_so():
+    assert "; the code of commit 0000000+, which trained it" in of_then()
+
+
+@pytest.mark.parametrize(("examples", "canaries"), [(1437, 300), (200, 200)])
+def test_there_are_no_more_canaries_than_examples(examples, canaries, monkeypatch):
+    asked = []
+    attack = lambda run, **how: asked.append(how) or SimpleNamespace(one_run=lambda: 0.5)  # noqa: E731
+    monkeypatch.setattr(records.canaries, "attack", attack)
+    assert records.audited(private(), examples)["epsilon"] == 0.5
+    assert asked == [{"examples": examples, "canaries": canaries}]  # and the last iterate, as ``ATTACK`` says
 
 
 @pytest.mark.parametrize(("started", "cancelled"), [("2026-11-22T13:39:30+00:00", True), ("2026-11-23", False)])

@@ -3,6 +3,7 @@
 import pytest
 
 from lib import claims, store, tables
+from lib.claims import public_batch_norm
 
 TABLE = tables.load("mnist_dpsgd_bn")
 BY_NAME = {claim.name: claim for claim in claims.of("mnist_dpsgd_bn")}
@@ -119,3 +120,67 @@ def test_the_best_of_two_rows_is_above_what_is_printed_by_chance(fill):
     for of, told in ((rows, " (not told apart, as the best of 2 rows)"), (rows[:1], "")):
         judged = claims.best_reached(table.name, of, "DPSGD (BN-LeNet-5)", "cpu", store)
         assert judged.parts[-1] == f"ε = 0.05: {rows[0]} 92.35 (1), printed 88.15: +4.20{told}"
+
+
+@pytest.mark.parametrize("row", public_batch_norm.SOUND)
+def test_one_of_the_sound_statistics_is_enough_to_speak_against_them(row, fill, monkeypatch):
+    found = {name: {"0.5": {"multiple": 1.99, "how": "noise"}} for name in TABLE.rows}
+    found["BN-LeNet-5, as printed"] = found[PUBLIC]
+    found[row] = found[row] | {"0.1": {"multiple": 2.01, "how": "noise"}}
+    monkeypatch.setattr(store, "audit", lambda name: {"sensitivity": found}[name])
+    verdict = judged(PRIVACY, fill)
+    assert verdict.status == "holds"
+    (told,) = verdict.contrary
+    assert f"2.01 C ({row})" in told
+
+
+def test_a_little_more_than_2c_is_more(fill, monkeypatch):
+    found = {name: {"0.5": {"multiple": 1.99, "how": "noise"}} for name in TABLE.rows}
+    found["BN-LeNet-5, as printed"] = {"0.5": {"multiple": 2.01, "how": "noise"}}
+    monkeypatch.setattr(store, "audit", lambda name: {"sensitivity": found}[name])
+    assert judged(PRIVACY, fill).status == "fails"
+
+
+GAINS = "Batch norm gains 7 and 10 points at small ε"
+
+
+@pytest.mark.parametrize(("at", "gain", "status"), [(0.1, 4.0, "holds"), (0.1, 3.0, "fails"), (0.05, 4.5, "fails")])
+def test_half_of_the_gain_at_small_epsilon_would_do(at, gain, status, fill):
+    def curve(row, column, seed):
+        plain = {0.1: 70.0, 0.05: 60.0}.get(column, 80.0)
+        return [plain + (gain if column == at else 6.0) * (row == "DPSGD (BN-LeNet-5)")]
+
+    assert judged(GAINS, fill, curve=curve).status == status
+
+
+def test_one_of_two_gains_is_too_small_by_chance(fill):
+    """By one run each 6 points are told of one gap, and not of the smaller of two."""
+
+    def curve(row, column, seed):
+        accurate = {0.1: (90.0, 87.5), 0.05: (75.0, 87.4)}.get(column, (50.0, 50.0))
+        return [accurate[row == "DPSGD (BN-LeNet-5)"]]
+
+    judged = BY_NAME[GAINS].judge("paper", fill(TABLE, curve, tier="paper"))
+    assert judged.status == "open"
+    assert "ε = 0.1: DPSGD (BN-LeNet-5) 87.50 (1), DPSGD (LeNet-5) 90.00 (1) (below at 5 %," in judged.evidence
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "status"),
+    [
+        ("Normalisation consistently improves DPSGD", "DPSGD (BN-LeNet-5)", "open"),
+        ("Normalisation consistently improves DPSGD", "DPSGD (LN-LeNet-5)", "fails"),  # with as many epochs
+        (GAINS, "DPSGD (BN-LeNet-5)", "open"),
+    ],
+)
+def test_batch_norm_in_fewer_epochs_than_v2s_refutes_nothing(name, row, status, fill):
+    curve = lambda of, column, seed: [89.0] if of == row else as_claimed(of, column, seed)  # noqa: E731
+    assert BY_NAME[name].judge("cpu", fill(TABLE, curve, seeds=2)).status == status
+
+
+def test_texts_seen_for_fewer_epochs_than_v2s_refute_no_impact(fill):
+    texts = tables.load("agnews_dpsgd")
+    (claim,) = claims.of(texts.name)
+    judged = claim.judge("cpu", fill(texts, lambda row, column, seed: [75.0], seeds=2))
+    assert judged.status == "open"
+    assert "(tier cpu is less than the paper's: open)" in judged.evidence
