@@ -330,6 +330,10 @@ def test_a_claim_that_an_attack_refutes_has_a_line_in_its_area():
     _, *lines = axes.lines
     inside = [(y < trade_off.least(x, 1.0, 1e-5) - 0.01).any() for x, y in (line.get_data() for line in lines)]
     assert inside == [True, False]
+    (area,) = axes.collections[0].get_paths()
+    for shares in (0.1, 0.3):
+        edge = trade_off.least(np.array(shares), 1.0, 1e-5)
+        assert [area.contains_point((shares, edge + away)) for away in (-0.01, 0.01)] == [True, False]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         *("ruled out by ε = 1.00, δ = 1e-05", "guessed by a coin", "all told", "none told")
     ]
