@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from itertools import combinations, permutations, product
+from itertools import combinations, product
 
 from lib import report, tables
 from lib.claims import (
@@ -20,13 +20,13 @@ from lib.claims import (
     told,
     verdict,
 )
+from lib.claims._alike import FLAT, alike
 from lib.store import Store
 from lib.tables import Column, Row
 
 # The papers give no criterion for "No-convergence"; ours is an accuracy of less than twice chance.
 NO_CONVERGENCE = 20.0
 DROP = 7.0  # points; the paper's range ends there
-FLAT = 0.5  # points between the best and the worst cell of a row that still counts as "does not change"
 UNCHANGED = (
     f"whether their accuracy changes by no more than {FLAT:g} points up to σ = 2, with more epochs from σ = 0.3 on, "
     "where v2 says that it “does not change at all for a large range of noise levels within the statistical error”"
@@ -45,32 +45,12 @@ def _flat(rows: tuple[Row, ...], tier: str, store: Store) -> Verdict:
             continue
         best, worst = (f(of_row, key=lambda cell: cell["mean"]) for f in (max, min))
         pairs = len(rows) * math.comb(len(of_row), 2)
-        ok, why = _alike(of_row, tier, of=pairs)
+        ok, why = alike(of_row, tier, of=pairs)
         if ok and any(clear(a["mean"] - b["mean"], a, b, of=pairs) for a, b in combinations(of_row, 2)):
             why = f", within {FLAT:g} but more than the statistical error"
         numbers = f"{told(best)} at σ = {best['column']:g} to {told(worst)} at σ = {worst['column']:g}"
         parts.append((ok, f"{row} {numbers}, a spread of {best['mean'] - worst['mean']:.2f} points{why}"))
     return verdict(parts)
-
-
-def _alike(of_row: Sequence[dict], tier: str, *, of: int) -> tuple[bool | None, str]:
-    """Whether no two cells are more than ``FLAT`` points apart; or None, and why it cannot be told.  Of the pairs of
-    cells, ``of`` them in all, those that are farthest apart may be so by chance."""
-    best, worst = (f(of_row, key=lambda cell: cell["mean"]) for f in (max, min))
-    beyond = best["mean"] - worst["mean"] - FLAT
-    if beyond <= 0:
-        why = next(filter(None, (_unsure(*pair) for pair in permutations(of_row, 2))), "")
-    else:
-        why = doubt(beyond, worst) if clear(beyond, best, worst, of=of) else " (not told apart from the limit)"
-    return (None, why) if why else limited(beyond <= 0, tier)
-
-
-def _unsure(one: dict, other: dict) -> str:
-    """Why cell ``one`` may be more than ``FLAT`` points above the ``other`` all the same, if it may."""
-    left = FLAT - (one["mean"] - other["mean"])
-    if not clear(left, one, other):
-        return f" (σ = {one['column']:g} may be more than {FLAT:g} above σ = {other['column']:g})"
-    return doubt(left, one, whose=f"σ = {one['column']:g}")
 
 
 def untrained(name: str, rows: tuple[Row, ...], columns: tuple[Column, ...], tier: str, store: Store) -> list[Part]:
@@ -97,7 +77,7 @@ def same_accuracy(name: str, tier: str, store: Store) -> Verdict:
         texts.append(f"{row}: {listed or MISSING}")
     of_first = [found[table.rows[0], column] for column in table.columns]
     stored = all(cell["n"] for cell in of_first)
-    ok, why = _alike(of_first, tier, of=math.comb(len(of_first), 2)) if stored else (None, "")
+    ok, why = alike(of_first, tier, of=math.comb(len(of_first), 2)) if stored else (None, "")
     # The searched step sizes are constant and large, so their last epoch jumps about: evidence, not the judge.
     return verdict([(ok, texts[0] + why)], beside=[(None, text) for text in texts[1:]])
 
