@@ -4,39 +4,37 @@ Notebook 06 has them read before they are measured: whose claim is wrong?
 """
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from lib import models
 from lib.audit.meter import sensitivity
 from lib.generators import seed_for
 from lib.grads import clipped_sum
+from lib.methods.dpsgd import cross_entropy  # one for each example
 
-C = 0.1
+C, EXAMPLES = 0.1, 12
 Sum = dict[str, Tensor]
-per_example = partial(cross_entropy, reduction="none")
 
 
 def each_example(model: nn.Module, x: Tensor, y: Tensor) -> Sum:
-    return clipped_sum(model, per_example, x, y, clip_norm=C)[0]
+    return clipped_sum(model, cross_entropy, x, y, clip_norm=C)[0]
 
 
 def each_parameter(model: nn.Module, x: Tensor, y: Tensor) -> Sum:
-    return clipped_sum(model, per_example, x, y, clip_norm={name: C for name, _ in model.named_parameters()})[0]
+    return clipped_sum(model, cross_entropy, x, y, clip_norm={name: C for name, _ in model.named_parameters()})[0]
 
 
 def by_the_largest(model: nn.Module, x: Tensor, y: Tensor) -> Sum:
-    total, norms = clipped_sum(model, per_example, x, y, clip_norm=math.inf)
+    total, norms = clipped_sum(model, cross_entropy, x, y, clip_norm=math.inf)
     return {name: gradient * C / norms.max() for name, gradient in total.items()}
 
 
 def means_of_four(model: nn.Module, x: Tensor, y: Tensor) -> Sum:
     total = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for images, labels in zip(x.split(4), y.split(4), strict=True):
-        mean = torch.autograd.grad(cross_entropy(model(images), labels), list(model.parameters()))
+        mean = torch.autograd.grad(cross_entropy(model(images), labels).mean(), list(model.parameters()))
         length = torch.cat([gradient.flatten() for gradient in mean]).norm()
         for name, gradient in zip(total, mean, strict=True):
             total[name] += gradient * C / max(C, length)
@@ -46,9 +44,9 @@ def means_of_four(model: nn.Module, x: Tensor, y: Tensor) -> Sum:
 SUMS = (each_example, each_parameter, by_the_largest, means_of_four)
 
 
-def replaced(examples: int = 12) -> dict[str, float]:
-    """{sum: how far the meter moves it, ÷ C}, by replacing one example of a batch of LeNet-5's."""
-    model, x, y = _batch(examples)
+def replaced() -> dict[str, float]:
+    """{sum: how far the meter moves it, ÷ C}, by replacing one of a batch of ``EXAMPLES`` of LeNet-5's."""
+    model, x, y = _batch(EXAMPLES)
     how = {"clip_norm": C, "classes": 10, "examples": 1, "ascent": 5}
     return {summed.__name__: sensitivity(summed, model, x, y, **how).multiple for summed in SUMS}
 
