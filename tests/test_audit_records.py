@@ -73,6 +73,34 @@ def test_a_mechanism_is_attacked_once(monkeypatch):
     assert records.stored([first]) == {}
 
 
+UNATTACKED = {  # another value of each field that no attack is to depend on, with what it needs
+    "dataset": {"dataset": "mnist"},
+    "model": {"model": "lenet_300_100"},
+    "activation": {"activation": "tanh", "model": "lenet_300_100"},
+    "lr": {"lr": 0.25},
+    "validation_examples": {"validation_examples": 297},
+    "augmentation": {"augmentation": "shift"},
+    "augmult": {"augmentation": "shift", "augmult": 4},
+    "input_scale": {"input_scale": "standardised"},
+}
+
+
+def test_what_makes_no_other_mechanism_is_the_seed_and_what_is_tried_below():
+    assert set(records.ANY) == {"seed", *UNATTACKED}
+
+
+@pytest.mark.parametrize("field", UNATTACKED)
+def test_no_score_depends_on_what_makes_no_other_mechanism(field):
+    """But for the step size, which scales them all."""
+    run = replace(make_run(**RUNS["dpsgd, noise from ε"]), **records.ANY)
+    scores = [
+        canaries.attack(replace(run, **changes), examples=300, canaries=200).scores / changes.get("lr", run.lr)
+        for changes in ({}, UNATTACKED[field])
+    ]
+    assert scores[1] == pytest.approx(scores[0], rel=1e-3, abs=1e-6)
+    assert abs(scores[0]).max() > 0.01
+
+
 def test_what_is_attacked_has_the_steps_of_the_run_with_a_private_pca():
     """A part of the budget is the PCA's: without it more steps would keep to ε."""
     run = make_run(**RUNS["dpsgd, steps from ε"] | {"pca_noise_multiplier": 4.0})

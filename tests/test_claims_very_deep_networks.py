@@ -165,3 +165,56 @@ def test_one_of_several_gaps_is_larger_by_chance(lost, status, fill):
         tier="paper",
     )
     assert very_deep_networks._smaller_gap("paper", store).status == status
+
+
+@pytest.mark.parametrize("row", [cifar10_dpsgd_bn.BN, cifar10_dpsgd_bn.BN_VGG])
+def test_a_row_without_a_guarantee_does_not_count_among_those_that_have_one(row, fill):
+    short = {"BN-VGG, each example with public": 77.5, row: 99.0}
+    store = fill(PUBLIC, as_printed(PUBLIC, short), tier="paper", seeds=2)
+    assert JUDGES["the BN-VGG row, with a guarantee"]("paper", store).status == "fails"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "status"),
+    [
+        # neither is printed to converge: nothing is asked
+        ("one norm layer less, more vulnerable", {("VGG-16-mod", 2.0): 30.0}, "holds"),
+        ("a norm after the last layer protects", {("BN-VGG-16", 2.0): 5.0}, "fails"),  # one is
+    ],
+)
+def test_what_a_norm_does_is_asked_where_a_network_with_it_or_without_is_printed_to_converge(
+    name, changes, status, fill
+):
+    store = fill(NOISE, as_printed(NOISE, changes), tier="paper", seeds=2)
+    assert JUDGES[name]("paper", store).status == status
+
+
+@pytest.mark.parametrize(("accuracy", "status"), [(93.5, "open"), (96.5, "fails")])
+def test_one_of_several_networks_is_below_by_chance(accuracy, status, fill):
+    """By one run each 6 points are told of one pair, and not of one of three."""
+    store = fill(NOISE, as_printed(NOISE, {("ResNet-18", 1.0): 87.0, ("ResNet-18-mod", 1.0): accuracy}), tier="paper")
+    assert JUDGES["one norm layer less, more vulnerable"]("paper", store).status == status
+
+
+def test_at_less_than_the_papers_scale_a_network_that_fails_is_no_evidence(fill):
+    store = fill(NOISE, as_printed(NOISE, {("ResNet-18", 1.0): 19.5}), seeds=2)
+    assert JUDGES["ResNet-18's own norm layers protect it"]("cpu", store).status == "open"
+
+
+def test_features_that_may_be_poor_refute_nothing(fill):
+    """By one run each it cannot be told whether 75.0 are 5 points below 80.7."""
+    store = fill(PUBLIC, as_printed(PUBLIC, {"GN-VGG": 75.5}), tier="paper")
+    judged = JUDGES["the light VGG needs batch norm in the layers that train privately"]("paper", store)
+    assert judged.status == "open"
+    assert any("poor features" in text for text in judged.decisive)
+
+
+def test_si_dpsgd_is_compared_where_dpsgd_is_printed(fill):
+    store = fill(SI, as_printed(SI), tier="paper", seeds=2)
+    judged = JUDGES["SI-DPSGD is more accurate than DPSGD at the same claimed ε"]("paper", store)
+    assert [text.partition(":")[0] for text in judged.decisive] == ["ε = 8", "ε = 4", "ε = 2"]
+
+
+def test_the_epochs_are_counted_to_both_accuracies(fill):
+    judged = JUDGES["slower by a factor of order 7"]("cpu", fill(FIGURE, curve_of))
+    assert {word for text in judged.decisive for word in ("40 %", "60 %") if word in text} == {"40 %", "60 %"}

@@ -32,7 +32,6 @@ ROUNDING = 1e-6  # relative, between the same ε on two machines at most
 CANCELLED = "2026-11-22T13:39:31"  # until then norms of positions that cancel were not rounded up
 # What the attack does not depend on; the step size scales all scores.
 ANY = {"dataset": "", "model": "lenet5", "activation": "relu", "lr": 1.0, "seed": 0, "validation_examples": 0}
-ANY |= {"weight_noise_std": 0.0, "weight_noise_on": "weights_and_biases", "weight_noise_draw": "step", "test_draws": 5}
 ANY |= {"augmentation": "none", "augmult": 1, "input_scale": "unit"}
 
 
