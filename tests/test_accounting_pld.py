@@ -141,6 +141,23 @@ def test_without_replacement_covers_every_order_of_directions(eps):
     assert worst <= accounting.delta(**run, steps=2) <= 1.5 * worst + 1e-6
 
 
+@pytest.mark.parametrize(("q", "eps"), [(0.5, 0.5), (0.2, 0.3)])
+def test_without_replacement_no_order_of_directions_is_a_bound(q, eps):
+    """All other gradients are C or all are −C, as an adversary has chosen who sees the first step: once its loss is
+    beyond ε the reverse pair tells more, so they are turned around."""
+    pair = {"z": 1.0, "q": q}
+
+    def integrand(x):
+        left = eps - loss("remove", x, **pair)
+        return density("remove", x, **pair) * max(one_step_delta(way, left, **pair) for way in ("remove", "add"))
+
+    told = quad(integrand, -14, 16, limit=400, epsabs=1e-12)[0]
+    orders = [("remove", "remove"), ("add", "add"), ("remove", "add")]
+    assert told > 1.03 * max(two_step_delta(*order, eps, **pair) for order in orders)
+    run = {"noise_multiplier": 2.0, "sampling_prob": q, "epsilon": eps} | WITHOUT_REPLACEMENT
+    assert told < accounting.delta(**run, steps=2) < 1.05 * told
+
+
 def test_without_replacement_is_more_than_either_direction_alone():
     alone = accounting.epsilon(noise_multiplier=1.0, sampling_prob=0.1, steps=100)
     joined = accounting.epsilon(noise_multiplier=2.0, sampling_prob=0.1, steps=100, **WITHOUT_REPLACEMENT)

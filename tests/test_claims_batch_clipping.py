@@ -150,7 +150,7 @@ def test_the_quoted_limit_bounds_the_proven_epsilon_at_usual_delta_and_not_in_th
     assert (one.status, other.status) == ("holds", "open")
     assert "at most 3.05 by PLD (a bound to within 0.5 %)" in one.evidence
     eight = "8 modules as layers, δ = 1e-05: ε"
-    assert f"{eight} = 2.09 in the limit, at least 1.57 and at most 2.08 by PLD" in one.decisive
+    assert f"{eight} = 2.09 in the limit, at least 1.56 and at most 2.09 by PLD" in one.decisive
     assert "ε = 5.23 in the limit, at least 4.13 and at most 5.26 by PLD" in one.evidence
     assert any(
         "at ε = 6 δ is 6.1e-31 of one pair of data sets at least, and 5.1e-31 of G_0.52" in t for t in one.contrary

@@ -566,12 +566,6 @@ def test_an_epoch_that_the_budget_cuts_short_is_counted():
     ]
 
 
-def test_taking_turns_a_place_that_is_left_empty_is_assumed():
-    run = private(method="correlated_noise", noise_power=0.5, noise_bands=4)
-    assert "leaves its place" in build(run).privacy()["proven"]["assumes"]
-    assert "leaves its place" not in build(replace(run, noise_bands=1)).privacy()["proven"]["assumes"]
-
-
 def test_correlated_noise_has_no_share_for_statistics():
     noised = {"norm": "noised_batch_without_affine", "statistics_share": 0.2, "statistics_clip_norm": 1.0}
     with pytest.raises(ValueError, match=r"statistics_share: expected 0.0 for method 'correlated_noise'; got 0.2"):

@@ -26,7 +26,10 @@ mean of a convex function of a sum of log-normals of mean 1, which no pair of sm
 which of the two looks unusual may change from step to step.  One step is bounded by
 H_α((1−q) N(0) + q N(2) ‖ N(0)) for α ≥ 1 (Balle, Barthe and Gaboardi 2018, 1807.01647) and by symmetry by the reverse
 pair for α < 1; together they are bc's C_{m/N}(G_{1/σ}), and a bound on every step composes.  The first pair composed
-alone gives less, 1.57 for 2.08 at bc's main setting.  We know no attack that exceeds it, nor a proof that none does.
+alone gives less, 1.57 for 2.08 at bc's main setting, and is no bound: where all other gradients are C or all are −C, as
+an adversary chooses who has seen the steps before, each step is one pair or the other, and once the loss is beyond ε
+the reverse one tells more.  Two steps with z = 2 and q = 1/2 then have δ(.5) = .154, for .148 of the first pair alone
+and .160 of the joined.
 """
 
 import math

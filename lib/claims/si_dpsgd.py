@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from lib import accounting, tables
+from lib import accounting, report, tables
 from lib import store as stored
 from lib.claims import (
     MISSING,
@@ -119,8 +119,8 @@ def _same_privacy(tier: str, store: Store) -> Verdict:
     found = stored.audit("v1")
     audited = {name: found[f"{name}, last iterate"]["one_run"] for name in ("SI-DPSGD", "DPSGD")}
     attack = (
-        f"an attack on the last iterate shows ε ≥ {audited['SI-DPSGD']:.3g} with 95 % confidence, "
-        f"and of DPSGD with the same noise ε ≥ {audited['DPSGD']:.3g}"
+        f"an attack on the last iterate shows ε ≥ {report.at_least(audited['SI-DPSGD'])} with 95 % confidence, "
+        f"and of DPSGD with the same noise ε ≥ {report.at_least(audited['DPSGD'])}"
     )
     return verdict([(exact <= claimed, evidence), (audited["SI-DPSGD"] <= claimed, attack)])
 

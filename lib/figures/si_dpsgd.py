@@ -29,9 +29,9 @@ def claimed_and_true(
     """One setting of v1's algorithm 1, with constant steps: what v1's accountant claims, and what holds.
 
     All but one are of Poisson sampling.  "θ_T alone" is exact for a linear loss; "all θ_t", too, but of an example that
-    has a part in one step of each epoch, at a fixed place: where its place is drawn, more can be told.  ``δ`` is the
-    true one of θ_T at the claimed ε.  Raises ``ValueError`` for a ``noise_multiplier`` of 0 or less, at which no ε is
-    finite.
+    has a part in the first step of each epoch, the place where it is told best: where its place is drawn it is told
+    less, and where it is drawn how often it has a part, as by Poisson sampling, more.  ``δ`` is the true one of θ_T at
+    the claimed ε.  Raises ``ValueError`` for a ``noise_multiplier`` of 0 or less, at which no ε is finite.
     """
     if not noise_multiplier > 0.0:
         raise ValueError(f"noise_multiplier: expected a positive number; got {noise_multiplier!r}")

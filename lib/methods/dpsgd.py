@@ -31,8 +31,8 @@ ASSUMES = (
     "batches drawn as the sampler says, floating-point sums as good as exact and noise as Gaussian, data set size, "
     "number of classes and settings public; the seed and the data's hash, which are published here so that runs can be "
     "repeated, secret, and the seed that of no other run; "
-    "the search for the settings, whichever examples judged it, and the accuracies on those that its records hold, are "
-    "not counted"
+    "the search for the settings, whichever examples judged it, the accuracies on those that its records hold, and the "
+    "time and memory that every record tells, are not counted"
 )
 CLIPPED_AND_NOISED = frozenset(
     (
@@ -43,7 +43,7 @@ CLIPPED_AND_NOISED = frozenset(
 SETTINGS = CLIPPED_AND_NOISED | {"clipped", "statistics", "statistics_share", "pca_noise_multiplier", "augmult"}
 PUBLIC = "; the public examples are public"
 STANDARDISED = "; mean and standard deviation of the images' channels are public"
-EMPTY = "; an example that is removed leaves its place in the order of the examples empty"
+EMPTY = "; an example that is removed leaves its place empty, so that steps, sampling probability and splits stay"
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
 
@@ -181,13 +181,10 @@ class DPSGD(Method):
     def all_assumed(self) -> str:
         """What every proof of this run assumes."""
         run = self.run
-        in_order = self.sampler.name in ("shuffled", "fixed_order") or self.sampler.groups > 1
-        split = run.validation_examples > 0 or (run.public_examples > 0 and not run.public_dataset)
-        removed = (in_order or split) and run.neighbouring_relation == "add_or_remove_one"
         further = {
             PUBLIC: run.public_examples > 0,
             STANDARDISED: run.input_scale == "standardised" and not run.pretrained_on,
-            EMPTY: removed,
+            EMPTY: run.neighbouring_relation == "add_or_remove_one",
         }
         return ASSUMES + "".join(words for words, assumed in further.items() if assumed)
 

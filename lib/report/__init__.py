@@ -18,6 +18,8 @@ from lib.report.frames import results as results
 from lib.report.frames import search as search
 from lib.report.frames import summary as summary
 from lib.report.from_printed import from_printed as from_printed
+from lib.report.privacy_words import at_least as at_least
+from lib.report.privacy_words import at_most as at_most
 from lib.report.provenance import precision as precision
 from lib.report.provenance import provenance as provenance
 from lib.store import Store, folder

@@ -1,5 +1,8 @@
 """What records say of their privacy, in words: claimed / proven / audited ε, and why."""
 
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
 from lib.record import Record
 
 MARK = "†"  # on what is proven for noise that is more Gaussian than the run's was
@@ -15,8 +18,8 @@ def of_cell(records: list[Record]) -> str:
         claimed = _claimed(list(block["claimed"].items()))
         proven, audited = block["proven"], block["audited"]
         answers[
-            f"{claimed} / {_epsilon(proven['epsilon'])}{MARK * of_one_draw(record)} / "
-            f"{'none' if audited is None else _epsilon(audited['epsilon'])} ({proven['why']})"
+            f"{claimed} / {_range([proven['epsilon']], at_most)}{MARK * of_one_draw(record)} / "
+            f"{_range([audited and audited['epsilon']], at_least)} ({proven['why']})"
         ] = None
     return "; ".join(answers)
 
@@ -34,9 +37,9 @@ def of_cells(cells: list[list[Record]]) -> str:
     audits = [block["audited"]["epsilon"] for block in blocks if block["audited"] is not None]
     parts = [
         _claimed(claims),
-        _range([block["proven"]["epsilon"] for block in blocks if block["claimed"] or not claims])
+        _range([block["proven"]["epsilon"] for block in blocks if block["claimed"] or not claims], at_most)
         + MARK * any(of_one_draw(record) for cell in cells for record in cell),
-        _range(audits) if audits else "none",
+        _range(audits or [None], at_least),
     ]
     reasons = dict.fromkeys(block["proven"]["why"].split("; for a linear loss")[0] for block in blocks)
     return f"{' / '.join(parts)} ({'; '.join(reasons)})"
@@ -64,22 +67,33 @@ def of_one_draw(record: Record) -> bool:
     return bool(noised) and record["env"]["flags"].get("draws") != 2
 
 
+def at_least(epsilon: float) -> str:
+    """A lower bound on ε, to three digits, rounded down: what is said is true, too."""
+    return _told(_to_three(epsilon, ROUND_FLOOR))
+
+
+def at_most(epsilon: float) -> str:
+    """An upper bound, rounded up."""
+    return _told(_to_three(epsilon, ROUND_CEILING))
+
+
+def _to_three(epsilon: float, rounding: str) -> float:
+    return float(Context(prec=3, rounding=rounding).create_decimal(repr(float(epsilon))))  # of 0.05, not of its bits
+
+
+def _told(epsilon: float) -> str:
+    """What is beyond 1000 differs in nothing that matters: e^1000 times as likely is no promise."""
+    return "> 1000" if epsilon > 1000 else f"{epsilon:.3g}"
+
+
 def _claimed(claims: list[tuple[str, float | None]]) -> str:
     if not claims:
         return "none"
-    return f"{_range([e for _, e in claims], UNBOUNDED)} by {', '.join(dict.fromkeys(name for name, _ in claims))}"
+    return f"{_range([e for _, e in claims], _told, UNBOUNDED)} by {', '.join(dict.fromkeys(n for n, _ in claims))}"
 
 
-def _range(epsilons: list[float | None], unknown: str = "none") -> str:
+def _range(epsilons: list[float | None], told: Callable[[float], str], unknown: str = "none") -> str:
     """``0.5 to 7 or none``."""
     known = [epsilon for epsilon in epsilons if epsilon is not None]
-    least, most = (_epsilon(f(known)) if known else "" for f in (min, max))
-    told = [least if least == most else f"{least} to {most}"] if known else []
-    return " or ".join(told + [unknown] * (len(known) < len(epsilons)))
-
-
-def _epsilon(epsilon: float | None) -> str:
-    """What is beyond 1000 differs in nothing that matters: e^1000 times as likely is no promise."""
-    if epsilon is None:
-        return "none"
-    return f"{epsilon:.3g}" if epsilon <= 1000 else "> 1000"
+    ends = list(dict.fromkeys(told(f(known)) for f in (min, max))) if known else []
+    return " or ".join([" to ".join(ends)] * bool(ends) + [unknown] * (len(known) < len(epsilons)))
