@@ -145,9 +145,12 @@ def test_of_correlated_noise_the_sensitivity_and_the_delta_are_counted():
     )
 
 
-@pytest.mark.parametrize("changes", [{}, {"validation_examples": 100}, {"sampler": "fixed_order", "accountant": "gdp"}])
+IN_ORDER = {"sampler": "fixed_order", "accountant": "gdp"}
+
+
+@pytest.mark.parametrize("changes", [{}, {"validation_examples": 100}, IN_ORDER])
 def test_an_example_that_is_removed_leaves_its_place(changes):
-    """With one less steps, sampling probability and what is held out, drawn by a permutation of all, would be others."""
+    """With one less, steps, sampling probability and what is held out, drawn by a permutation of all, would change."""
     assert "leaves its place" in privacy("dpsgd", **changes)["proven"]["assumes"]
     replaced = {"sampler": "without_replacement", "neighbouring_relation": "replace_one", "accountant": "pld"}
     assert "leaves its place" not in privacy("dpsgd", **changes | replaced)["proven"]["assumes"]

@@ -25,6 +25,16 @@ def test_one_event_in_two_parts_is_the_event(accountant):
     assert accounting.composed_epsilon(parts, accountant=accountant) == pytest.approx(whole, rel=1e-6)
 
 
+def test_one_query_with_large_losses_does_not_coarsen_many_with_small_ones():
+    """Private PCA before training with much noise: so many steps are Gaussian, and µ² adds up."""
+    query, training = accounting.Event(300.0, 1.0, 1), accounting.Event(30.0, 1e-4, 100_000)
+    mu = math.hypot(1 / 300, 1e-4 * math.sqrt(100_000 * math.expm1(1 / 30**2)))
+    for events in ((query, training), (training, query)):
+        found = accounting.composed_epsilon(events)
+        assert accounting.gdp_epsilon(mu, 1e-5) < found < 1.001 * accounting.gdp_epsilon(mu, 1e-5)
+        assert found < accounting.composed_epsilon(events, accountant="rdp")
+
+
 def test_the_central_limit_adds_squares():
     kind = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
     whole = accounting.epsilon(noise_multiplier=3.0, sampling_prob=0.02, steps=300, accountant="clt", **kind)

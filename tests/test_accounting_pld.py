@@ -127,6 +127,14 @@ def test_no_replaced_gradient_is_worse_than_the_opposite_one():
         assert (deltas(gradient, other) < worst).all()
 
 
+@pytest.mark.parametrize(("z", "delta"), [(1e5, 1e-8), (1e4, 1e-7), (1e3, 1e-6)])
+def test_rounding_does_not_drown_losses_that_are_tiny(z, delta):
+    """So much noise that many steps are Gaussian."""
+    found = accounting.epsilon(noise_multiplier=z, sampling_prob=1e-3, steps=10_000, delta=delta)
+    exact = accounting.gdp_epsilon(1e-3 * math.sqrt(10_000) / z, delta)
+    assert exact < found < 1.001 * exact
+
+
 WITHOUT_REPLACEMENT = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
 
 

@@ -18,6 +18,7 @@ from scipy.stats import norm
 
 from lib.accounting._event import Event, checked_delta, checked_epsilon
 
+XTOL = 2e-12  # by which dp-accounting's σ may be too small: nothing, but where ε is astronomical
 MOST_MU = 1e150  # beyond it ε, about µ²/2, is no float
 
 
@@ -53,7 +54,7 @@ def analytic_gaussian(
     epsilon, delta, z = _two_of(epsilon, delta, noise_multiplier)
     sensitivity = Event(1.0 if z is None else z, 1.0, 1, neighbouring_relation=neighbouring_relation).sensitivity
     if z is None:
-        return sensitivity * float(get_sigma_gaussian(epsilon, delta))
+        return sensitivity * (float(get_sigma_gaussian(epsilon, delta)) + XTOL)
     mu = sensitivity / z if z else math.inf
     return gdp_epsilon(mu, delta) if epsilon is None else gdp_delta(mu, epsilon)
 

@@ -19,16 +19,19 @@ from scipy.stats import norm
 
 def hockey_stick(epsilons: np.ndarray, shifts: np.ndarray, weights: np.ndarray, z: float, direction: str) -> np.ndarray:
     """δ at every ε, shape (E,): of P against N(0, z²) ("remove") or of N(0, z²) against P ("add")."""
-    # Where the loss reaches its target, e^ε times the second probability is at most the first: the exponents below are
-    # cut at 0 for those ε alone that no loss reaches, where they are not used and would overflow.
+    # As differences of like tails, which keep their digits where P and N(0, z²) hardly differ.  Where the loss reaches
+    # its target, e^ε times the second probability is at most the first: the exponents below are cut at 0 for those ε
+    # alone that no loss reaches, where they are not used and would overflow.
     target = epsilons if direction == "remove" else -epsilons
     x = _where_loss_is(target, shifts, weights, z)[:, None]  # (E, 1)
+    moved = (norm.sf(x, shifts[1:], z) - norm.sf(x, 0.0, z)) @ weights[1:]  # P(more than x) under P less under N(0, z²)
     if direction == "remove":
-        delta = norm.sf(x, shifts, z) @ weights - np.exp(np.minimum(epsilons + norm.logsf(x[:, 0], 0.0, z), 0.0))
-        return np.clip(np.where(target <= np.log(weights[0]), -np.expm1(np.minimum(epsilons, 0.0)), delta), 0.0, 1.0)
-    mixed = logsumexp(norm.logcdf(x, shifts, z), axis=1, b=weights)
-    delta = norm.cdf(x[:, 0], 0.0, z) - np.exp(np.minimum(epsilons + mixed, 0.0))
-    return np.clip(np.where(target <= np.log(weights[0]), 0.0, delta), 0.0, 1.0)
+        log_second, nowhere = norm.logsf(x[:, 0], 0.0, z), -np.expm1(np.minimum(epsilons, 0.0))
+    else:
+        log_second, nowhere = logsumexp(norm.logcdf(x, shifts, z), axis=1, b=weights), 0.0
+    beyond = np.exp(np.minimum(epsilons + log_second, 0.0)) - np.exp(log_second)
+    beyond = np.where(epsilons < 1, np.expm1(np.minimum(epsilons, 1.0)) * np.exp(log_second), beyond)
+    return np.clip(np.where(target <= np.log(weights[0]), nowhere, moved - beyond), 0.0, 1.0)
 
 
 def loss(x: np.ndarray, shifts: np.ndarray, weights: np.ndarray, z: float) -> np.ndarray:

@@ -25,7 +25,7 @@ from scipy.stats import binom, poisson
 
 from lib.accounting._calibration import smallest_epsilon
 from lib.accounting._event import Event, checked_delta
-from lib.accounting._gaussian import gdp_deltas
+from lib.accounting._gaussian import MOST_MU, gdp_deltas
 
 NEGLIGIBLE = 1e-7  # part of δ that numbers of participations may have which are not counted
 
@@ -79,7 +79,7 @@ def si_dpsgd_proven_epsilon(
         raise ValueError(f"moved: expected at least 0; got {moved!r}")
     if event.steps == 0:
         return 0.0
-    if math.isinf(moved):
+    if moved > MOST_MU:
         return math.inf
     negligible = NEGLIGIBLE * delta
     counts, weights = _participations(event, negligible)

@@ -38,5 +38,6 @@ def h(sigma: float) -> float:
     """h(σ) as above; ∞ where e^{1/σ²} overflows (σ below 0.038)."""
     if sigma**-2 > 700:
         return math.inf
-    square = math.expm1(sigma**-2) * norm.cdf(1.5 / sigma) - norm.sf(1.5 / sigma) + 3 * norm.cdf(-0.5 / sigma) - 1
+    u = 1 / sigma / math.sqrt(2)  # Φ(3u/√2) + 3 Φ(−u/√2) − 2, as error functions, loses no digits where σ is large
+    square = math.expm1(sigma**-2) * norm.cdf(1.5 / sigma) + (math.erf(1.5 * u) - 3 * math.erf(0.5 * u)) / 2
     return math.sqrt(max(0.0, float(square)))

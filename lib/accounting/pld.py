@@ -74,13 +74,32 @@ def _rounding(events: Events) -> float:
 
 @lru_cache(maxsize=16)
 def composed(events: Events) -> distributions.PrivacyLossDistribution:
-    """The distribution after all steps of all events, on the grid that suits the event which needs the widest."""
-    width = max(map(interval, events))
+    """The distribution after all steps of all events.
+
+    Each event's steps are composed on the grid that suits them; the widest of these grids is fine enough for the sum of
+    each, though it may be wider than all losses of another's single step.
+    """
+    widths = list(map(interval, events))
     parts = [
         one_step(e.noise_multiplier, e.sampling_prob, e.sampler, e.neighbouring_relation, width).self_compose(e.steps)
-        for e in events
+        for e, width in zip(events, widths, strict=True)
     ]
-    return reduce(lambda one, other: one.compose(other), parts)
+    widest = max(widths)
+    on_one_grid = (
+        part if width == widest else _coarser(part, widest) for part, width in zip(parts, widths, strict=True)
+    )
+    return reduce(lambda one, other: one.compose(other), on_one_grid)
+
+
+def _coarser(part: distributions.PrivacyLossDistribution, width: float) -> distributions.PrivacyLossDistribution:
+    """From above on a wider grid; dp-accounting has no public way to the pair's one direction and to the other."""
+    directions = []
+    for pmf in (part._pmf_remove, part._pmf_add):
+        fine = pmf.to_dense_pmf()
+        least, most = (loss * fine._discretization for loss in (fine._lower_loss, fine._lower_loss + fine.size - 1))
+        grid = math.floor(least / width), math.ceil(most / width)
+        directions.append(_from_above(*grid, width, lambda losses, of=fine: of.get_delta_for_epsilon(losses)))
+    return distributions.PrivacyLossDistribution(*directions)
 
 
 def interval(event: Event) -> float:
@@ -89,7 +108,7 @@ def interval(event: Event) -> float:
     dp-accounting's 1e-4 is as wide as the whole loss of one step with much noise and few examples, and then costs 15 %
     in ε at v1's MNIST setting and 65 % at its CIFAR setting.  So: a twentieth of the loss's standard deviation, which
     leaves about 0.1 %, but never above 1e-4, unless losses so large are to be kept that memory or patience runs out.
-    Then, with batches of 1e-5 of the data or less, ε stays an upper bound and is no longer tight: 0.031 for 0.023 at
+    Then, with batches of 1e-5 of the data or less, ε stays an upper bound and is no longer tight: 0.0240 for 0.0229 at
     z = 0.7, q = 1e-5 and 1e5 steps.
     """
     q, z, spread = event.sampling_prob, event.noise_multiplier, event.spread
@@ -97,7 +116,7 @@ def interval(event: Event) -> float:
         largest, points = largest_loss(*_displaced(q), z, NEGLIGIBLE), 20_000
     else:
         shift = event.sensitivity / z
-        unsampled, points = shift**2 / 2 + 10 * shift, 50_000  # 10 standard deviations out
+        unsampled, points = shift**2 / 2 + 10 * shift, 200_000  # 10 standard deviations out
         largest = math.log1p(q * math.expm1(unsampled)) if unsampled < 700 else unsampled + math.log(q)
     return max(min(1e-4, spread / 20), largest / points, 16 * spread * math.sqrt(event.steps) / 4e6)
 
@@ -166,4 +185,5 @@ def _both_directions(sigma: float, q: float, interval: float) -> distributions.P
 def _from_above(low: int, high: int, interval: float, delta: Delta) -> pld_pmf.PLDPmf:
     """Connect the dots of a trade-off δ(ε) on the grid from ``low`` to ``high``, in intervals."""
     deltas = np.minimum.accumulate(delta(np.arange(low, high + 1) * interval))  # rounding may make it rise by 1e-16
+    deltas = np.clip(deltas, 0.0, 1.0)  # and leave [0, 1]
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
