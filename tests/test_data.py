@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from conftest import make_run
 
 from lib import data
-from lib.data import DataError
+from lib.data import DataError, _images
 from lib.data import _text as text
 from lib.generators import generator
 from lib.train import train
@@ -368,3 +369,37 @@ def test_a_hash_is_the_same_in_every_process_and_never_that_of_padding_or_unknow
     (row,) = text.indices([f"the cat {first}"], None)
     assert row[:3].tolist() == [zlib.crc32(word.encode()) % text.HASHES + 2 for word in ("the", "cat", first)]
     assert row[2] == 2
+
+
+def test_what_is_made_up_is_the_same_in_every_process():
+    for make in (_images.stripes, lambda: text.topics()[0], lambda: {"vectors": text.random_vectors()}):
+        first, again = make(), make()
+        assert all(np.array_equal(first[name], again[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [("mnist", "MNIST"), ("kmnist", "KMNIST"), ("cifar10", "CIFAR10"), ("cifar100", "CIFAR100")]
+)
+def test_images_are_downloaded_from_their_own_source_split_by_split(name, source, monkeypatch):
+    asked = []
+
+    def download(cache, *, train, download):
+        asked.append(train)
+        return SimpleNamespace(data=np.full((2, 4, 4), train, np.uint8), targets=[0, 1])
+
+    monkeypatch.setattr(f"torchvision.datasets.{source}", download)
+    arrays = data.DOWNLOADS[name]("cache")
+    assert asked == ([False] if name == "kmnist" else [True, False])
+    for split in {key.partition("_")[0] for key in arrays}:
+        assert (arrays[f"{split}_images"] == (split == "train")).all()
+
+
+def test_what_is_held_out_is_drawn_from_all_and_not_the_first():
+    digits = data.load("digits")
+    (first, _), (other, _) = (digits.without("public_examples", 100, generator(seed, "split"))[1] for seed in (0, 1))
+    assert not torch.equal(first, other)
+    assert not torch.equal(first, digits.train_inputs[:100])
+
+
+def test_made_up_texts_say_that_their_vocabulary_is_taken_for_public():
+    assert "vocabulary" in data.load("topics").assumes

@@ -397,3 +397,40 @@ def test_an_activation_follows_every_trainable_layer_but_the_last(name):
     model = models.build(name)
     maps = sum(1 for p in model.parameters() if p.dim() > 1)
     assert sum(isinstance(layer, nn.ReLU) for layer in model.modules()) == ACTIVATIONS[name] == maps - 1
+
+
+@pytest.mark.parametrize(("name", "after"), [*((name, 1) for name in CIFAR), ("convnet", 2), ("lenet5_tanh", 2)])
+def test_where_the_norm_layers_stand(name, after):
+    """v1 and v2 normalise what each layer but the last gives; bc what the activation of each convolution gives."""
+    leaves = [layer for layer in models.build(name, norm="batch").modules() if not [*layer.children()]]
+    kinds = NoisyConv2d | NoisyLinear if after == 1 else NoisyConv2d
+    layers = [i for i, layer in enumerate(leaves) if isinstance(layer, kinds)]
+    norms = [i for i, layer in enumerate(leaves) if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d)]
+    assert norms == [i + after for i in (layers[:-1] if after == 1 else layers)]
+
+
+SIDES = {  # of the maps that the convolutions give
+    "convnet": [32, 16, 8, 4],
+    "lenet5_tanh": [28, 10, 1],
+    "tf_tutorial": [24, 12],
+    "vgg16_narrow": [32] * 2 + [16] * 2 + [8] * 4 + [4] * 4 + [2] * 4,
+    "light_vgg_narrow": [32] * 2 + [16] * 2 + [8] * 4,
+    "fast_cifar_narrow": [32, 32, 16, 16, 16, 8, 4, 4],
+    "resnet18_narrow": [32] * 5 + [16] * 5 + [8] * 5 + [4] * 5,
+}
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_maps_shrink_where_the_paper_pools(name):
+    model, sides = models.build(name), []
+    for layer in model.modules():
+        if isinstance(layer, NoisyConv2d):
+            layer.register_forward_hook(lambda _, __, y: sides.append(y.shape[-1]))
+    model(torch.rand(1, 1 if name == "lenet5_tanh" else 3, *[24 if name == "tf_tutorial" else 32] * 2))
+    assert sides == SIDES[name]
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 4, 4)])
+def test_running_averages_are_torchs_own(shape):
+    """Which the rows "running averages" are about."""
+    assert models.norm_layer("batch", *shape)[0].momentum == 0.1

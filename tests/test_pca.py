@@ -61,3 +61,12 @@ def test_one_more_image_moves_the_covariance_by_1(monkeypatch):
 def test_more_components_than_pixels_are_refused(dimensions):
     with pytest.raises(ValueError, match=f"dimensions: expected 1 to 16, the number of pixels; got {dimensions}"):
         components(images(), dimensions)
+
+
+def test_every_image_counts_where_they_are_more_than_are_taken_at_once():
+    many = images(10_007)
+    many[:10_000, :, :2], many[10_000:, :, 2:] = 0, 0
+    rows = torch.nn.functional.normalize(as_input(many).flatten(1).double(), dim=1)
+    _, _, expected = torch.linalg.svd(rows, full_matrices=False)
+    found = (components(many, 16).double() @ expected.T).abs()
+    assert torch.allclose(found, torch.eye(16, dtype=torch.float64), atol=1e-5)

@@ -291,3 +291,27 @@ def test_the_committed_report_and_readme_are_what_the_results_give():
     readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
     assert (RESULTS / "REPORT.md").read_text(encoding="utf-8") == ledger.page(store), "run python -m lib.reproduce"
     assert ledger.with_blocks(readme, ledger.blocks(store)) == readme, "run python -m lib.reproduce"
+
+
+def test_a_line_for_every_run_is_all_numbers(fill):
+    """As a spreadsheet wants them: an ε that is not there is NaN, and so is one that is not printed."""
+    table = tables.load("mnist_si_dpsgd")
+    store = fill(table, lambda row, column, seed: [90.0 + seed], seeds=2)
+    runs = report.results(table, "cpu", store).set_index(["row", "column", "seed"]).sort_index()
+    assert len(runs) == 2 * len(table.cells)
+    one = runs.loc["SI-DPSGD (LeNet-5)", 1.0, 1]
+    assert (one["method"], one["accuracy"], one["printed"]) == ("si_dpsgd", 91.0, 98.72)
+    assert (one["claimed"], one["accountant"], one["delta"]) == (1.0, "rdp_2020", 1e-5)
+    assert runs.loc["DPSGD (LeNet-5)", 1.0, 0][["claimed", "proven"]].tolist() == [1.0, 1.0]
+    assert runs["audited"].isna().all()
+    free = runs[runs.index.get_level_values("column").isna()]
+    assert len(free) == 2 * sum(column is None for _, column in table.cells)
+    assert free[["claimed", "proven", "audited", "delta"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "least", "most"),
+    [(2.52950, "2.52", "2.53"), (0.05, "0.05", "0.05"), (464.4, "464", "465"), (1000.4, "> 1000", "> 1000")],
+)
+def test_bounds_are_rounded_to_where_they_stay_bounds(epsilon, least, most):
+    assert (report.at_least(epsilon), report.at_most(epsilon)) == (least, most)

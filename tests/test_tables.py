@@ -19,6 +19,10 @@ def point(table, row, column):
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 class TestEveryTable:
+    def test_it_says_where_its_networks_are_narrower(self, table):
+        runs = [table.cell(*cell, seed=0, tier="cpu", **point(table, *cell)) for cell in table.cells]
+        assert "width" in table.notes.get("cpu", "") or not any(run.model.endswith("_narrow") for run in runs)
+
     def test_it_is_named_like_its_file_and_its_figure_exists(self, table):
         assert tables.load(table.name) is table
         assert table.figure is None or tables.load(table.figure).notebook == table.notebook
@@ -347,3 +351,96 @@ def test_a_row_that_ends_early_leaves_its_last_cells_out():
         ("b", 1.0): 70.0,
         ("b", 2.0): 60.0,
     }
+
+
+SETTINGS = [  # of the papers or of their code, at their scale
+    (
+        "mnist_paper_and_code",
+        "LeNet-5, as v1 says",
+        0.1,
+        {"noise_multiplier": 7.1, "clip_norm": 3.1, "batch_size": 32, "epochs": 10, "momentum": 0.0},
+    ),
+    (
+        "mnist_paper_and_code",
+        "LeNet-5, as the code does",
+        0.1,
+        {"momentum": 0.9, "lr_decay": 0.9, "test_at": "mu", "sampler": "with_replacement"},
+    ),
+    (
+        "mnist_si_dpsgd",
+        "SI-DPSGD (LeNet-5)",
+        1.0,
+        {"clip_norm": 3.1, "accountant": "rdp_2020", "delta": 1e-5, "test_at": "theta"},
+    ),
+    ("mnist_si_dpsgd", "SI-DPSGD (BN-LeNet-5)", 1.0, {"public_examples": 30}),
+    ("mnist_si_dpsgd", "SI-DPSGD (BN-LeNet-5), at µ_T", 1.0, {"public_examples": 30, "test_at": "mu"}),
+    ("mnist_dpsgd_bn", "DPSGD (BN-LeNet-5)", 1.0, {"public_examples": 128}),
+    ("mnist_dpsgd_bn", "BN-LeNet-5, public alone", 1.0, {"statistics": "public", "statistics_gradient": "on"}),
+    (
+        "cifar10_si_dpsgd",
+        "SI-DPSGD (ResNet-18)",
+        1.0,
+        {"clip_norm": 2.5, "public_examples": 30, "statistics_batch": 16},
+    ),
+    ("agnews_si_dpsgd", "SI-DPSGD (BiLSTM-DL)", 1.0, {"clip_norm": 7.0}),
+    ("agnews_noise", "BiLSTM-DL", 1.0, {"epochs": 25, "batch_size": 300, "lr_schedule": "linear"}),
+    ("mnist_noisy_updates", "LN-LeNet-300-100", 0.1, {"norm": "layer"}),
+    (
+        "bc_batch_size",
+        "BN-LeNet-5, σ = 2.5, C = .2",
+        64,
+        {
+            "noise_multiplier": 5.0,
+            "clip_norm": 0.2,
+            "lr_decay": 0.9,
+            "test_statistics": "public",
+            "activation": "tanh",
+            "gradient_norm_examples": 6000,
+        },
+    ),
+    ("bc_clip_norm", "convnet, m = 1024, σ = .01875", 0.1, {"batch_size": 1024, "noise_multiplier": 0.0375}),
+    ("bc_alc_vs_fgc", "convnet, ALC", 64, {"noise_multiplier": 1.0, "clip_norm": 0.14}),
+    ("bc_batch_norm", "BN-LeNet-5", 64, {"noise_multiplier": 3.0, "clip_norm": 0.2}),
+    ("bc_batch_norm", "convnet, running averages", 64, {"test_statistics": "running"}),
+    ("bc_ic_vs_bc", "resnet-18, BC", 0.9, {"noise_multiplier": 0.0375, "clip_norm": 0.0095}),
+    ("bc_ic_vs_bc", "resnet-18 without BN, BC, C falling", 0.9, {"clip_norm": 0.095, "clip_norm_decay": 0.9}),
+    ("bc_equal_epsilon", "BC", 2.0, {"augmentation": "crop"}),
+    ("mnist_convergence", "BN-LeNet-5, one step size", 1.0, {"validation_examples": 10_000}),
+    ("cifar10_convergence", "BN-ResNet-18, one step size", 1.0, {"validation_examples": 5_000}),
+    ("agnews_noise_choices", "BiLSTM-DL, tested at µ", 1.0, {"test_draws": 0}),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "column", "expected"), SETTINGS)
+def test_a_cell_has_the_settings_that_its_paper_names(name, row, column, expected):
+    table = tables.load(name)
+    run = table.cell(row, column, seed=0, tier="paper", **next(iter(table.points(row, column, "paper")), {}))
+    assert {field: getattr(run, field) for field in expected} == expected
+
+
+PRINTED = {  # cells, and sums of means and standard errors, weighted by place: none is another's, or elsewhere
+    "agnews_dpsgd": (12, 5761.8, 0.0),
+    "agnews_noise": (10, 4387.44, 0.0),
+    "agnews_si_dpsgd": (28, 31336.92, 0.0),
+    "bc_alc_vs_fgc": (2, 159.36, 0.0),
+    "bc_batch_size": (4, 478.58, 0.0),
+    "bc_clip_norm": (4, 609.64, 0.0),
+    "bc_ic_vs_bc": (10, 1301.24, 0.0),
+    "bc_noise": (6, 1161.48, 0.0),
+    "bc_sgd": (3, 434.91, 0.0),
+    "cifar10_dpsgd_bn": (16, 10242.8, 0.0),
+    "cifar10_noise": (30, 35645.21, 685.18),
+    "cifar10_si_dpsgd": (42, 80393.88, 0.0),
+    "mnist_dpsgd_bn": (21, 21501.28, 0.0),
+    "mnist_noise": (32, 44476.26, 34.36),
+    "mnist_si_dpsgd": (58, 160920.39, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_every_printed_number_is_in_its_place(name):
+    found = list(tables.load(name).printed.values())
+    of_means, of_errors = (
+        sum(place * (getattr(cell, what) or 0.0) for place, cell in enumerate(found, 1)) for what in ("mean", "stderr")
+    )
+    assert (len(found), of_means, of_errors) == pytest.approx(PRINTED[name])

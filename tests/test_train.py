@@ -16,6 +16,7 @@ from lib.data import Dataset, as_input, text
 from lib.generators import generator
 from lib.grads.trials import trial
 from lib.layers import NoisyLinear, NoisyLSTM, noisy_layers
+from lib.methods.non_private import NonPrivate
 from lib.preprocessing import STANDARDS, Preprocessing
 from lib.train import OutOfTime, Training, _start, _training, evaluate, train
 from lib.train._start import dataset_of, model_of
@@ -402,3 +403,29 @@ def test_biases_have_noise_where_the_run_says(on, biases):
     model = NoisyLSTM(3, 2)
     set_noise(model, make_run(weight_noise_std=0.1, weight_noise_on=on), generator(0, "noise"))
     assert {layer.noise_on_bias for layer in noisy_layers(model)} == {biases}
+
+
+def test_public_statistics_are_not_the_running_averages():
+    """Which are of private examples, and not released."""
+    model, dataset = one_example_network(1.0)
+    model.append(nn.BatchNorm1d(2))
+    outputs, public = [], (torch.rand(8, 1, 28, 28), None)
+    model.register_forward_hook(lambda _, __, y: outputs.append(y))
+    run = make_run(norm="batch", test_statistics="public", public_examples=8)
+    for mean in (0.0, 5.0):
+        model[-1].running_mean.fill_(mean)
+        evaluate(model, run, dataset, generator(0, "test noise"), draws=0, public=public)
+    first, second = torch.cat(outputs).chunk(2)
+    assert torch.equal(first, second)
+
+
+def test_steps_are_made_in_training_mode(monkeypatch):
+    modes, original = [], NonPrivate.backward
+
+    def watched(self, model, *of):
+        modes.append(model.training)
+        return original(self, model, *of)
+
+    monkeypatch.setattr(NonPrivate, "backward", watched)
+    train(make_run(norm="batch", test_statistics="running", batch_size=500))
+    assert modes == [True] * 4

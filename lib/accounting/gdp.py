@@ -7,9 +7,9 @@
 
 Shuffled epochs, or one fixed order: an example is in at most one batch of each epoch, so K is the number of epochs
 begun, and of events that share an epoch, as where the noise changes in its middle, each counts it: an example may be
-in the last batch of one epoch and the first of the next.  A fixed order begins anew with every event.  The epoch is taken to have ⌊1/q⌋ steps, leftover examples
-sitting it out; with a ragged last batch K is only smaller.  Full batches (q = 1): K = T, exact.  Source: Dong, Roth
-and Su 2019 (1905.02383), corollary 3.3.
+in the last batch of one epoch and the first of the next.  A fixed order begins anew with every event.  The epoch is
+taken to have ⌊1/q⌋ steps, leftover examples sitting it out; with a ragged last batch K is only smaller.  Full batches
+(q = 1): K = T, exact.  Source: Dong, Roth and Su 2019 (1905.02383), corollary 3.3.
 """
 
 import math

@@ -15,9 +15,7 @@ FALLING = 0.9  # the column of bc_ic_vs_bc that is bc's main setting: a falling 
 MNIST = {"sampling_prob": 64 / 54_000, "steps": 42_188}  # bc B.1: m = 64, 50 epochs
 DELTAS = (1e-3, 1e-5, 1e-7, 1e-9)
 SAME = 0.005  # relative differences that do not count: of two digits, and of rounding
-GRID = (
-    0.001  # by which PLD, which is from above, is above a pair's ε at most: on a grid five times finer it has 2e-4 less
-)
+GRID = 0.001  # by which PLD is above a pair's ε at most: on a grid five times finer it has 2e-4 less
 BC = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
 Pairs = Sequence[tuple[Row, Row]]
 BC_EITHER_C, IC_EITHER_C = ((f"resnet-18, {kind}", f"resnet-18, {kind}, C = .095") for kind in ("BC", "IC"))

@@ -87,7 +87,11 @@ class DPSGD(Method):
         return z * self.clip_norm(step) if z else 0.0
 
     def groups(self, model: nn.Module, step: int) -> Groups:
-        """What is clipped together at ``step``, and to which norm."""
+        """What is clipped together at ``step``, and to which norm.
+
+        Asked again where the model or :meth:`clip_norm` changes; a method that changes it otherwise, say by a norm for
+        each layer that follows the gradients, overrides :meth:`grouped`, too, or it clips to norms of earlier steps.
+        """
         clip_norm = self.clip_norm(step)
         if self.run.clipped == "layer":
             layers = trained_layers(model)

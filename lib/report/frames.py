@@ -13,6 +13,9 @@ from lib.report import privacy_words
 from lib.store import Store
 from lib.tables import Column, Row, Table
 
+OF_RUN = ["table", "row", "column", "method", "seed", "accuracy", "printed", "claimed", "proven", "audited"]
+OF_RUN += ["accountant", "delta", "lr", "epochs", "seconds", "device", "id"]
+
 
 def records(table: Table, row: Row, column: Column, tier: str, store: Store) -> Iterator[Record]:
     """The stored records of one cell, seed 0 first."""
@@ -36,23 +39,20 @@ def accuracy(record: Record) -> float:
 
 
 def results(table: Table, tier: str, store: Store) -> pd.DataFrame:
-    """One line per stored run of ``table``: row, column, seed, accuracy, lr, epochs, seconds, device, id."""
-    lines = [
-        {
-            "row": row,
-            "column": column,
-            "seed": record["run"]["seed"],
-            "accuracy": accuracy(record),
-            "lr": record["run"]["lr"],
-            "epochs": record["run"]["epochs"],
-            "seconds": record["env"]["seconds"],
-            "device": record["env"]["device"],
-            "id": record["id"],
-        }
-        for row, column in table.cells
-        for record in records(table, row, column, tier, store)
-    ]
-    return pd.DataFrame(lines, columns=["row", "column", "seed", "accuracy", "lr", "epochs", "seconds", "device", "id"])
+    """One line per stored run of ``table``, all numbers: :data:`OF_RUN`, with the mean that is printed, and the three ε
+    of :mod:`lib.report.privacy_words`, NaN where none is told."""
+    lines = []
+    for row, column in table.cells:
+        printed = table.printed.get((row, column))
+        for record in records(table, row, column, tier, store):
+            run, block, env = record["run"], record["privacy"], record["env"]
+            accountant, claimed = next(iter(block["claimed"].items()), (None, None))
+            epsilons = (claimed, block["proven"]["epsilon"], (block["audited"] or {}).get("epsilon"))
+            what = (table.name, row, column, run["method"], run["seed"], accuracy(record), printed and printed.mean)
+            how = (run["lr"], run["epochs"], env["seconds"], env["device"], record["id"])
+            lines.append((*what, *epsilons, accountant, run["delta"] if block["claimed"] else None, *how))
+    numbers = ["printed", "claimed", "proven", "audited", "delta"]
+    return pd.DataFrame(lines, columns=OF_RUN).astype(dict.fromkeys(numbers, float))
 
 
 def _accuracies(of_cell: list[Record]) -> dict[str, float | None]:

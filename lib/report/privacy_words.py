@@ -1,7 +1,7 @@
 """What records say of their privacy, in words: claimed / proven / audited ε, and why."""
 
 from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 
 from lib.record import Record
 
@@ -69,27 +69,24 @@ def of_one_draw(record: Record) -> bool:
 
 def at_least(epsilon: float) -> str:
     """A lower bound on ε, to three digits, rounded down: what is said is true, too."""
-    return _told(_to_three(epsilon, ROUND_FLOOR))
+    return _rounded(epsilon, ROUND_FLOOR)
 
 
 def at_most(epsilon: float) -> str:
     """An upper bound, rounded up."""
-    return _told(_to_three(epsilon, ROUND_CEILING))
+    return _rounded(epsilon, ROUND_CEILING)
 
 
-def _to_three(epsilon: float, rounding: str) -> float:
-    return float(Context(prec=3, rounding=rounding).create_decimal(repr(float(epsilon))))  # of 0.05, not of its bits
-
-
-def _told(epsilon: float) -> str:
+def _rounded(epsilon: float, rounding: str = ROUND_HALF_EVEN) -> str:
     """What is beyond 1000 differs in nothing that matters: e^1000 times as likely is no promise."""
-    return "> 1000" if epsilon > 1000 else f"{epsilon:.3g}"
+    decimal = Context(prec=3, rounding=rounding).create_decimal(repr(float(epsilon)))  # of 0.05, not of its bits
+    return "> 1000" if epsilon > 1000 else f"{float(decimal):g}"
 
 
 def _claimed(claims: list[tuple[str, float | None]]) -> str:
     if not claims:
         return "none"
-    return f"{_range([e for _, e in claims], _told, UNBOUNDED)} by {', '.join(dict.fromkeys(n for n, _ in claims))}"
+    return f"{_range([e for _, e in claims], _rounded, UNBOUNDED)} by {', '.join(dict.fromkeys(n for n, _ in claims))}"
 
 
 def _range(epsilons: list[float | None], told: Callable[[float], str], unknown: str = "none") -> str:

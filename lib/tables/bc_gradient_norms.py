@@ -14,4 +14,5 @@ TABLE = Table(
     column="batch_size",
     columns=_bc.BATCH_SIZES[:1],
     cell=bc_sgd.cell,
+    notes=_bc.NOTES,
 )
