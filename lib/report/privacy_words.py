@@ -1,7 +1,7 @@
 """What records say of their privacy, in words: claimed / proven / audited ε, and why."""
 
 from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from lib.record import Record
 
@@ -73,11 +73,11 @@ def at_least(epsilon: float) -> str:
 
 
 def at_most(epsilon: float) -> str:
-    """An upper bound, rounded up."""
+    """An upper bound, or a claim of one, rounded up."""
     return _rounded(epsilon, ROUND_CEILING)
 
 
-def _rounded(epsilon: float, rounding: str = ROUND_HALF_EVEN) -> str:
+def _rounded(epsilon: float, rounding: str) -> str:
     """What is beyond 1000 differs in nothing that matters: e^1000 times as likely is no promise."""
     decimal = Context(prec=3, rounding=rounding).create_decimal(repr(float(epsilon)))  # of 0.05, not of its bits
     return "> 1000" if epsilon > 1000 else f"{float(decimal):g}"
@@ -86,7 +86,7 @@ def _rounded(epsilon: float, rounding: str = ROUND_HALF_EVEN) -> str:
 def _claimed(claims: list[tuple[str, float | None]]) -> str:
     if not claims:
         return "none"
-    return f"{_range([e for _, e in claims], _rounded, UNBOUNDED)} by {', '.join(dict.fromkeys(n for n, _ in claims))}"
+    return f"{_range([e for _, e in claims], at_most, UNBOUNDED)} by {', '.join(dict.fromkeys(n for n, _ in claims))}"
 
 
 def _range(epsilons: list[float | None], told: Callable[[float], str], unknown: str = "none") -> str:
