@@ -54,6 +54,7 @@ class Store:
     """The records under one root folder, indexed by id when the store is made.
 
     ``read_only=True`` for readers.  Otherwise a folder that cannot be written is refused here, before any training.
+    ``StoreError`` for a folder that cannot be listed: what lies there would be trained again.
     """
 
     def __init__(self, root: Path | str = RESULTS, *, read_only: bool = True) -> None:
@@ -64,7 +65,8 @@ class Store:
             unfinished = self.root.glob("*/.*.part")
             # Beside what is there, which nobody may ever write again.
             _take_abandoned(p for p in unfinished if p.with_name(p.name[1:].rpartition("-")[0]).exists())
-        found = (path for path in sorted(self.root.glob("*/*.json")) if path.parent.name not in NO_RECORDS)
+        tables = (folder for folder in _listed(self.root) if folder.name not in NO_RECORDS)
+        found = (path for table in tables for path in _listed(table) if path.suffix == ".json")
         self._paths = {path.stem[-12:]: path for path in found}
 
     def __len__(self) -> int:
@@ -112,6 +114,16 @@ class Store:
         path = self._paths[record["id"]]
         write_text(path, _text(validate(read(path) | {"privacy": privacy})))
         self._records.pop(record["id"], None)
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What is in ``folder``; nothing if it is none.  ``Path.glob`` would say that of one that must not be read, too."""
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise StoreError(f"{folder}: expected a folder that can be listed; got {error}") from error
 
 
 def check_writable(root: Path) -> None:

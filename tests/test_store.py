@@ -1,5 +1,6 @@
 """The store: records go in once, whole, and come out as they were."""
 
+import errno
 import json
 import math
 import os
@@ -214,6 +215,25 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path):
     (tmp_path / "results").write_text("a file where the folder should be")
     with pytest.raises(StoreError, match="expected a folder that results can be written to"):
         Store(tmp_path / "results", read_only=False)
+
+
+@pytest.mark.parametrize("closed", [".", "a_table"])
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(filled, tmp_path, monkeypatch, closed):
+    """Its runs would be trained again, and stored twice."""
+
+    def denying(call):
+        def denied(path, *how):
+            if Path(path) == tmp_path / closed:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return call(path, *how)
+
+        return denied
+
+    for call in ("listdir", "scandir"):
+        monkeypatch.setattr(os, call, denying(getattr(os, call)))
+    told = re.escape(f"{tmp_path / closed}: expected a folder that can be listed; got ")
+    with pytest.raises(StoreError, match=f"{told}.*Permission denied"):
+        Store(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["a link that leads nowhere", "a file", "gone meanwhile"])
