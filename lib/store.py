@@ -54,7 +54,8 @@ class Store:
     """The records under one root folder, indexed by id when the store is made.
 
     ``read_only=True`` for readers.  Otherwise a folder that cannot be written is refused here, before any training.
-    ``StoreError`` for a folder that cannot be listed: what lies there would be trained again.
+    ``StoreError`` for a folder that cannot be listed, as what lies there would be trained again, and for two files of
+    one run, of which one would be hidden; a file that is seen twice, through a link, is one.
     """
 
     def __init__(self, root: Path | str = RESULTS, *, read_only: bool = True) -> None:
@@ -67,7 +68,11 @@ class Store:
             _take_abandoned(p for p in unfinished if p.with_name(p.name[1:].rpartition("-")[0]).exists())
         tables = (folder for folder in _listed(self.root) if folder.name not in NO_RECORDS)
         found = (path for table in tables for path in _listed(table) if path.suffix == ".json")
-        self._paths = {path.stem[-12:]: path for path in found}
+        self._paths: dict[str, Path] = {}
+        for path in found:
+            other = self._paths.setdefault(path.stem[-12:], path)
+            if other is not path and other.resolve() != path.resolve():
+                raise StoreError(f"{path}: expected one file of a run; got {other}, too; move one of them away")
 
     def __len__(self) -> int:
         return len(self._paths)

@@ -236,6 +236,20 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(filled, tmp_path,
         Store(tmp_path)
 
 
+def test_two_files_of_one_run_are_both_named(filled, tmp_path):
+    """Of which one would be hidden; one file that is seen twice, through a link, is one."""
+    _, path = filled
+    (tmp_path / "by_another_name").symlink_to(path.parent)
+    assert len(list(Store(tmp_path).filed())) == 1
+    copy = tmp_path / "copied" / path.name
+    copy.parent.mkdir()
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(StoreError, match="expected one file of a run") as refused:
+        Store(tmp_path)
+    assert str(path) in str(refused.value)
+    assert str(copy) in str(refused.value)
+
+
 @pytest.mark.parametrize("kind", ["a link that leads nowhere", "a file", "gone meanwhile"])
 def test_a_record_whose_folder_is_none_is_not_taken_for_stored(tmp_path, monkeypatch, kind):
     results, folder = Store(tmp_path / "results", read_only=False), tmp_path / "results" / "a_table"
