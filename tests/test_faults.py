@@ -162,7 +162,7 @@ def test_a_full_disk_fails_what_it_hits_and_leaves_no_halves(start, tmp_path, un
     small = start("sequential", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
     _, complained = small.communicate()
     assert small.returncode == 1
-    assert "4 runs failed, all others are stored" in complained  # the searches
+    assert "4 runs failed, 8 are missing" in complained  # the searches
     assert "File too large" in complained
     assert contents(tmp_path / "results") == {}
     assert nothing_is_left_over(tmp_path / "results")

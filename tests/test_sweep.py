@@ -109,10 +109,24 @@ def test_failing_runs_are_named_at_the_end_and_stop_no_other(tmp_path):
         return replace(run, batch_size=5000) if run.norm == "batch" else run
 
     broken = replace(SMALL, cell=sometimes)
-    with pytest.raises(sweep.SweepError, match="2 runs failed, all others are stored") as failed:
+    with pytest.raises(sweep.SweepError, match="2 runs failed, 2 are missing, ") as failed:
         go(tmp_path, broken)
     assert str(failed.value).count("batch_size: expected 1 to 1437, the size of the training set; got 5000") == 2
     assert len(contents(tmp_path / "results")) == 4 + 2
+
+
+def test_what_was_not_trained_beside_a_run_that_failed_is_counted(tmp_path, monkeypatch):
+    """What stands behind a search that failed, and what is cut off when time is up."""
+
+    def work(share, **how):
+        plain = share[0].norm == "none" and share[0].weight_noise_std == 0.0
+        return [(run, "a run: ValueError: no" if plain else _work.UNFINISHED) for run in share]
+
+    with pytest.raises(sweep.SweepError, match="4 runs failed, 8 are missing, with those that wait for a search"):
+        go(tmp_path, replace(SMALL, tuning=lambda *c, **k: replace(tuning(*c, **k), batch_size=5000)))
+    monkeypatch.setattr(sweep, "work", work)
+    with pytest.raises(sweep.SweepError, match=r"1 runs failed, 4 are missing, .* time was up:\na run: ValueError"):
+        go(tmp_path, replace(SMALL, cell=lambda *c, **k: cell(*c, **k, lr=0.01), tuning=None, grid={}))
 
 
 def test_an_error_that_nobody_foresaw_is_told_with_its_place(tmp_path, monkeypatch):

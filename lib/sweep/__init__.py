@@ -39,7 +39,7 @@ UNSEEN = 60  # looks, after which a run that a worker stored is not where this s
 
 
 class SweepError(Exception):
-    """Some runs failed; the message names each.  All others were stored."""
+    """Some runs failed; the message names each, and says how many runs are missing with them."""
 
 
 Stage = Callable[[Table, Plan, Store], Iterator[Run]]
@@ -112,9 +112,11 @@ def run(
     except ClusterLost as error:
         told = "all that was stored is there, and the same command goes on from it"
         raise SweepError("\n".join([f"{error}; {told}", *result.failed])) from error
-    if result.failed:
-        raise SweepError(f"{len(result.failed)} runs failed, all others are stored:\n" + "\n".join(result.failed))
     result.unfinished = tuning.stored_and_missing(table, plan.tier, plan.seeds, Store(root))[1]
+    if result.failed:
+        told = "with those that wait for a search which failed, or were cut off when time was up"
+        told = f"{len(result.failed)} runs failed, {result.unfinished} are missing, {told}:"
+        raise SweepError("\n".join([told, *result.failed]))
     return result
 
 
