@@ -1,5 +1,6 @@
 """Sweeps: order, budget, failures, and nothing lost when one is killed."""
 
+import errno
 import itertools
 import json
 import os
@@ -206,6 +207,30 @@ def test_what_a_worker_left_that_died_as_soon_as_it_had_stored_its_run_is_remove
     assert _work.work((asked,), **how) == [(asked, _work.STORED)]
     (tmp_path / sweep.RUNNING / f"{asked.id}.checkpoint").write_bytes(b"left")
     assert _work.work((asked,), **how) == [(asked, _work.ELSEWHERE)]
+    assert nothing_is_left_over(tmp_path)
+
+
+def test_what_cannot_be_taken_away_costs_no_run_and_is_tidied_by_the_next_sweep(tmp_path, monkeypatch):
+    """In a batch that trains together, by a worker that finds its runs stored, and in the next sweep."""
+    runs, how = tuple(make_run(epochs=1, seed=seed) for seed in range(2)), OF_WORK | {"root": tmp_path}
+
+    def stumbles(*_, **__):
+        raise OSError(errno.ESTALE, "stale file handle")
+
+    with monkeypatch.context() as server:
+        server.setattr(_work, "remove", stumbles)
+        for outcome in (_work.STORED, _work.ELSEWHERE):
+            assert _work.work(runs, deadline=None, **how) == [(run, outcome) for run in runs]
+            for run in runs:
+                _work._checkpoint(tmp_path, run).write_bytes(b"left")
+        _work.tidy(tmp_path, runs, silent=60.0)
+        server.setattr(Lease, "release", stumbles)
+        _work.tidy(tmp_path, runs, silent=60.0)
+        server.setattr(Lease, "take", stumbles)
+        _work.tidy(tmp_path, runs, silent=60.0)
+    for path in (tmp_path / sweep.RUNNING).glob("*.lease"):
+        path.unlink()  # as when their owner is dead
+    _work.tidy(tmp_path, runs, silent=60.0)
     assert nothing_is_left_over(tmp_path)
 
 

@@ -53,12 +53,13 @@ def shares(runs: Iterable[Run], *, together: int, n_jobs: int) -> list[Share]:
 
 
 def tidy(root: Path, stored: Iterable[Run], *, silent: float) -> None:
-    """Take away what is left of ``stored`` runs, whose workers were killed before they could."""
+    """Take away what is left of ``stored`` runs, whose workers were killed before they could, or failed to."""
     left = {path.name.partition(".")[0] for path in (root / RUNNING).glob("*.*")}
     for run in stored:
-        if run.id in left and (lease := Lease.take(root / RUNNING, run.id, silent=silent)):
-            remove(_checkpoint(root, run))
-            lease.release()
+        with suppress(OSError):
+            if run.id in left and (lease := Lease.take(root / RUNNING, run.id, silent=silent)):
+                _clear(root, run)
+                lease.release()
 
 
 def work(
@@ -94,11 +95,10 @@ def work(
                 leases[run] = lease
         stored = Store(root)  # since this sweep's last look; whoever stored it may not have lived to tidy up
         for run in [run for run in leases if run in stored]:
-            remove(_checkpoint(root, run))
-            leases.pop(run).release()
+            _clear(root, run)
         how = {"device": _device() if spread else None, "deadline": deadline, "precision": precision, "beat": beat}
         with environment.set_up(threads):  # a sequential backend works in the process that asked
-            outcomes = _trained(list(leases), table, root, how)
+            outcomes = _trained([run for run in leases if run not in stored], table, root, how)
         return [(run, outcomes.get(run, ELSEWHERE)) for run in share]
     except Exception as error:
         return [(run, words(run, error)) for run in share]
@@ -138,8 +138,14 @@ def _stored(run: Run, record: Record, table: str, root: Path) -> str:
         outcome = ELSEWHERE
     except Exception as error:
         return words(run, error)
-    remove(_checkpoint(root, run))
+    _clear(root, run)
     return outcome
+
+
+def _clear(root: Path, run: Run) -> None:
+    """Take the checkpoint of a stored run away; where that fails the next sweep tidies it, and nothing else is lost."""
+    with suppress(OSError):
+        remove(_checkpoint(root, run))
 
 
 def _checkpoint(root: Path, run: Run) -> Path:
