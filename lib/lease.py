@@ -18,14 +18,16 @@ somebody else's.  Should a silent owner wake up, a run is trained twice, and sto
 import json
 import math
 import os
+import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 TOUCH = 1.0  # seconds between two touches at least
+OWNER = {"host": str, "pid": int, "parent": int, "began": str | None}  # what an owner writes of itself
 
 
 @dataclass
@@ -43,10 +45,11 @@ class Lease:
     def take(cls, folder: Path, run_id: str, *, silent: float) -> "Lease | None":
         """The lease, or None if somebody has it who was heard of in the last ``silent`` seconds."""
         folder.mkdir(parents=True, exist_ok=True)
-        latest = max(leases(folder, run_id), key=_number, default=None)
+        named = _named(folder, run_id)
+        latest = max(_owned(named), key=lambda lease: _number(lease.path), default=None)
         if latest is not None and not latest.dead and latest.age <= silent:
             return None
-        path = folder / f"{run_id}.{0 if latest is None else _number(latest) + 1}.lease"
+        path = folder / f"{run_id}.{1 + max(map(_number, named), default=-1)}.lease"
         lease = cls(path, _here(), os.getpid(), os.getppid(), _began(os.getpid()))
         try:
             file = path.open("x", encoding="utf-8")
@@ -54,7 +57,7 @@ class Lease:
             return None
         try:
             with file:
-                json.dump({name: getattr(lease, name) for name in ("host", "pid", "parent", "began")}, file)
+                json.dump({name: getattr(lease, name) for name in OWNER}, file)
         except OSError:  # a full disk: nobody would have it, and all would wait until it is silent for too long
             path.unlink(missing_ok=True)
             raise
@@ -103,23 +106,36 @@ class Lease:
         if self not in found:  # taken for dead, followed, and tidied away: what has its name is another's
             return
         for lease in found:
-            if _number(lease) <= _number(self):
+            if _number(lease.path) <= _number(self.path):
                 lease.path.unlink(missing_ok=True)
 
 
 def leases(folder: Path, run_id: str = "*") -> Iterator[Lease]:
     """The leases in ``folder``, all or those of one run."""
-    for path in folder.glob(f"{run_id}.*.lease"):
+    return _owned(_named(folder, run_id))
+
+
+def _named(folder: Path, run_id: str) -> list[Path]:
+    """What has the name of a lease: not a copy that somebody made of one, but also a folder, which is passed over."""
+    return [path for path in folder.glob(f"{run_id}.*.lease") if re.fullmatch(r"[^.]+\.[0-9]+\.lease", path.name)]
+
+
+def _owned(named: Iterable[Path]) -> Iterator[Lease]:
+    for path in named:
         try:
-            yield Lease(path, **json.loads(path.read_text(encoding="utf-8")))
+            if not path.is_file():
+                continue
+            lease = Lease(path, **json.loads(path.read_text(encoding="utf-8")))
+            told = all(isinstance(getattr(lease, name), kind) for name, kind in OWNER.items())
         except FileNotFoundError:
             continue
         except (OSError, ValueError, TypeError):  # not to be read here, not yet written, or not by a lease
-            yield Lease(path, None, None, None)
+            told = False
+        yield lease if told else Lease(path, None, None, None)
 
 
-def _number(lease: Lease) -> int:
-    return int(lease.path.name.split(".")[1])
+def _number(path: Path) -> int:
+    return int(path.name.split(".")[1])
 
 
 def _here() -> str:

@@ -40,7 +40,7 @@ def test_one_of_many_gets_it_and_the_next_when_it_is_released(tmp_path):
         taken = [lease for lease in pool.map(lambda _: take(tmp_path), range(64)) if lease]
     assert len(taken) == 1
     assert take(tmp_path) is None
-    assert Lease.take(tmp_path, "another run.", silent=60.0) is not None
+    assert Lease.take(tmp_path, RUN[::-1], silent=60.0) is not None
     taken[0].release()
     assert take(tmp_path) is not None
 
@@ -97,7 +97,7 @@ def test_a_dead_owners_lease_is_followed_at_once_and_by_one_alone(tmp_path, many
 
 def test_of_two_who_look_at_the_same_moment_one_gets_it(tmp_path, monkeypatch):
     assert take(tmp_path)
-    monkeypatch.setattr("lib.lease.leases", lambda *_: iter(()))  # what the other saw
+    monkeypatch.setattr("lib.lease._named", lambda *_: [])  # what the other saw
     assert take(tmp_path) is None
 
 
@@ -175,6 +175,27 @@ def test_who_was_taken_for_dead_gives_back_nothing_of_another_s(tmp_path):
     assert another.path == slow.path
     slow.release()
     assert another.path.exists()
+
+
+def test_what_is_no_lease_is_passed_over_and_left_alone(tmp_path):
+    """A copy that somebody made, and a folder; and what another program wrote has its time, as an owner unheard of."""
+    odd = [tmp_path / f"{RUN}.{name}.lease" for name in ("copy", "0", "1.2")]
+    odd[0].write_text("{}")
+    odd[1].mkdir()
+    odd[2].write_text("{}")
+    assert list(leases(tmp_path)) == []
+    lease = take(tmp_path)
+    assert lease.path.name == f"{RUN}.1.lease"
+    for owner in ({"pid": "1"}, {"parent": None}, {"began": 1}, {"host": []}):
+        rewrite(lease, **owner)
+        (read,) = leases(tmp_path)
+        assert (read.dead, read.of_a_child) == (False, False)
+        assert take(tmp_path) is None
+    aged(lease, 100)
+    following = take(tmp_path)
+    assert following.path.name == f"{RUN}.2.lease"
+    following.release()
+    assert sorted(tmp_path.iterdir()) == sorted(odd)
 
 
 def test_an_owner_whose_parent_has_not_noticed_is_dead(tmp_path):

@@ -234,6 +234,17 @@ def test_what_cannot_be_taken_away_costs_no_run_and_is_tidied_by_the_next_sweep(
     assert nothing_is_left_over(tmp_path)
 
 
+def test_a_folder_in_the_place_of_a_checkpoint_stops_its_run_alone(tmp_path):
+    runs, how = tuple(make_run(epochs=1, seed=seed) for seed in range(2)), OF_WORK | {"root": tmp_path}
+    odd = _work._checkpoint(tmp_path, runs[0])
+    odd.mkdir(parents=True)
+    told, stored = (outcome for _, outcome in _work.work(runs, deadline=None, **how))
+    assert str(odd) in told
+    assert stored == _work.STORED
+    _work.tidy(tmp_path, runs, silent=60.0)
+    assert list((tmp_path / sweep.RUNNING).iterdir()) == [odd]
+
+
 class Pool:
     """Workers, four at a time, that die with a run that is ``deadly``, all together."""
 
