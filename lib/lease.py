@@ -12,7 +12,8 @@
 A lease is taken by creating a file that must not exist yet, which one of many wins, on network file systems too.  Its
 owner touches it while it makes progress.  The lease of an owner that is dead, or silent for too long, is not taken away
 but followed by the next one, with a higher number: so no two can take it over at once, and none is deleted that is
-somebody else's.  Should a silent owner wake up, a run is trained twice, and stored once (:mod:`lib.store`).
+somebody else's.  Who has created one looks again, and gives it back if another lives.  Should a silent owner wake up, a
+run is trained twice, and stored once (:mod:`lib.store`).
 """
 
 import json
@@ -43,11 +44,10 @@ class Lease:
 
     @classmethod
     def take(cls, folder: Path, run_id: str, *, silent: float) -> "Lease | None":
-        """The lease, or None if somebody has it who was heard of in the last ``silent`` seconds."""
+        """The lease, or None if somebody has it who was heard of in the last ``silent`` seconds, or may have it."""
         folder.mkdir(parents=True, exist_ok=True)
         named = _named(folder, run_id)
-        latest = max(_owned(named), key=lambda lease: _number(lease.path), default=None)
-        if latest is not None and not latest.dead and latest.age <= silent:
+        if any(lease.lives(silent) for lease in _owned(named)):
             return None
         path = folder / f"{run_id}.{1 + max(map(_number, named), default=-1)}.lease"
         lease = cls(path, _here(), os.getpid(), os.getppid(), _began(os.getpid()))
@@ -58,9 +58,14 @@ class Lease:
         try:
             with file:
                 json.dump({name: getattr(lease, name) for name in OWNER}, file)
+            found = list(leases(folder, run_id))
         except OSError:  # a full disk: nobody would have it, and all would wait until it is silent for too long
             path.unlink(missing_ok=True)
             raise
+        # Two who looked before and after others gave theirs back can create two: whoever sees the other steps back.
+        if lease not in found or any(other.lives(silent) for other in found if other != lease):
+            path.unlink(missing_ok=True)
+            return None
         return lease
 
     @property
@@ -88,6 +93,10 @@ class Lease:
             return False
         return self.began not in (None, _began(self.pid))
 
+    def lives(self, silent: float) -> bool:
+        """Whether somebody may have it still: also where its age cannot be told, as it may be another's by now."""
+        return not (self.dead or self.age > silent)
+
     @property
     def of_a_child(self) -> bool:
         """Whether a child process of this one has it."""
@@ -102,12 +111,11 @@ class Lease:
 
     def release(self) -> None:
         """Give it back, and tidy up the dead ones before it."""
-        found = list(leases(self.path.parent, self.run_id))
+        found = sorted(leases(self.path.parent, self.run_id), key=lambda lease: _number(lease.path))
         if self not in found:  # taken for dead, followed, and tidied away: what has its name is another's
             return
-        for lease in found:
-            if _number(lease.path) <= _number(self.path):
-                lease.path.unlink(missing_ok=True)
+        for lease in found[: found.index(self) + 1]:  # its own last: until then nobody takes one of a number before
+            lease.path.unlink(missing_ok=True)
 
 
 def leases(folder: Path, run_id: str = "*") -> Iterator[Lease]:

@@ -101,6 +101,40 @@ def test_of_two_who_look_at_the_same_moment_one_gets_it(tmp_path, monkeypatch):
     assert take(tmp_path) is None
 
 
+def test_who_looked_before_it_was_given_back_does_not_follow_it(tmp_path, monkeypatch):
+    """Its age cannot be told any more."""
+    first, age = take(tmp_path), Lease.age.fget
+    monkeypatch.setattr(Lease, "age", property(lambda lease: (first.release(), age(lease))[1]))
+    assert take(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_who_looked_at_different_moments_one_alone_has_it(tmp_path, monkeypatch):
+    """One saw a dead owner's lease, the other an empty folder, as it was followed and given back in between."""
+    rewrite(take(tmp_path), pid=dead_process())
+    create, other = Path.open, []
+
+    def late(path, *how, **more):
+        if "x" in how:
+            monkeypatch.setattr(Path, "open", create)
+            take(tmp_path).release()
+            other.append(take(tmp_path))
+        return create(path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", late)
+    assert take(tmp_path) is None
+    assert [lease.path for lease in leases(tmp_path)] == [other[0].path]
+    other[0].release()
+    assert take(tmp_path) is not None
+
+
+def test_one_that_is_gone_before_its_owner_has_looked_again_is_nobodys(tmp_path, monkeypatch):
+    """Another, with a higher number, was given back meanwhile, and took it for one of the dead before."""
+    dump = json.dump
+    monkeypatch.setattr(json, "dump", lambda owner, file: (dump(owner, file), os.unlink(file.name)))
+    assert take(tmp_path) is None
+
+
 def test_a_lease_is_followed_however_many_owners_died(tmp_path):
     for generation in range(4):
         lease = take(tmp_path)
