@@ -64,7 +64,8 @@ class Lease:
             raise
         # Two who looked before and after others gave theirs back can create two: whoever sees the other steps back.
         if lease not in found or any(other.lives(silent) for other in found if other != lease):
-            path.unlink(missing_ok=True)
+            if lease._kept():
+                path.unlink(missing_ok=True)
             return None
         return lease
 
@@ -111,11 +112,21 @@ class Lease:
 
     def release(self) -> None:
         """Give it back, and tidy up the dead ones before it."""
-        found = sorted(leases(self.path.parent, self.run_id), key=lambda lease: _number(lease.path))
-        if self not in found:  # taken for dead, followed, and tidied away: what has its name is another's
+        if not self._kept():
             return
-        for lease in found[: found.index(self) + 1]:  # its own last: until then nobody takes one of a number before
-            lease.path.unlink(missing_ok=True)
+        try:
+            for lease in leases(self.path.parent, self.run_id):
+                if _number(lease.path) < _number(self.path):
+                    lease.path.unlink(missing_ok=True)
+        finally:  # its own last, as until then nobody takes one of a number before, and in any case
+            self.path.unlink(missing_ok=True)
+
+    def _kept(self) -> bool:
+        """Whether it was not taken for dead, followed, and tidied away: then what has its name is another's.
+
+        Where it cannot be read it was: left there, it would be held against a process that is busy with another.
+        """
+        return any(found == self or found.host is None for found in _owned([self.path]))
 
 
 def leases(folder: Path, run_id: str = "*") -> Iterator[Lease]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,16 @@ def test_a_file_server_that_stumbles_does_not_stop_who_has_it(tmp_path, monkeypa
         server.setattr(Path, "read_text", lambda path, **how: (stale if path.suffix == ".lease" else read)(path, **how))
         assert take(tmp_path) is None
     assert take(tmp_path) is None
+
+
+@pytest.mark.parametrize("call", ["read_text", "is_file", "glob"])
+def test_one_that_cannot_be_read_is_given_back_all_the_same(tmp_path, monkeypatch, call):
+    """Left behind, it would be silent, and its owner, who goes on with another run, killed for it."""
+    lease = take(tmp_path)
+    with monkeypatch.context() as server, suppress(OSError):
+        server.setattr(Path, call, lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ESTALE, "stale file handle")))
+        lease.release()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_machines_of_one_name_are_told_apart_and_so_are_containers(tmp_path):
