@@ -29,6 +29,7 @@ from pathlib import Path
 
 TOUCH = 1.0  # seconds between two touches at least
 OWNER = {"host": str, "pid": int, "parent": int, "began": str | None}  # what an owner writes of itself
+_SEEN: dict[Path, tuple[float, float]] = {}  # the last touch of each, and when this process first saw it
 
 
 @dataclass
@@ -75,11 +76,17 @@ class Lease:
 
     @property
     def age(self) -> float:
-        """Seconds since the owner was last heard of; NaN once the lease is released, or where nobody can tell."""
+        """Seconds since the owner was last heard of; NaN once the lease is released, or where nobody can tell.
+
+        At least as many as this process has seen no touch: one that is dated in the future would never be silent.
+        """
         try:
-            return time.time() - self.path.stat().st_mtime
+            touched, now = self.path.stat().st_mtime, time.monotonic()
         except OSError:
             return math.nan
+        if self.path not in _SEEN or _SEEN[self.path][0] != touched:
+            _SEEN[self.path] = touched, now
+        return max(time.time() - touched, now - _SEEN[self.path][1])
 
     @property
     def dead(self) -> bool:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -177,6 +178,19 @@ def test_a_silent_owners_lease_is_followed_and_one_that_beats_is_not(tmp_path):
     assert [lease.path for lease in leases(tmp_path)] == [second.path]
     second.release()
     second.beat()
+
+
+def test_an_owner_whose_last_touch_lies_in_the_future_is_silent_in_the_end(tmp_path, monkeypatch):
+    """As long as no other is seen: its clock was wrong, or is."""
+    first, passed = take(tmp_path), [time.monotonic()]
+    monkeypatch.setattr(time, "monotonic", lambda: passed[0])
+    for _ in range(3):
+        aged(first, -86400)
+        assert take(tmp_path) is None
+        passed[0] += 50
+    assert take(tmp_path) is None
+    passed[0] += 20
+    assert take(tmp_path).path.name == f"{RUN}.1.lease"
 
 
 def test_a_child_is_told_from_others_and_a_released_lease_has_no_age(tmp_path):

@@ -567,12 +567,16 @@ def test_who_watches_kills_its_silent_children_and_nobody_else(tmp_path):
     waiting = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(3)]
     silent, other, busy = waiting
     try:
-        for number, (process, parent) in enumerate(((busy, os.getpid()), (other, os.getppid()), (silent, os.getpid()))):
+        for number, (process, parent) in enumerate(((other, os.getppid()), (silent, os.getpid()), (busy, os.getpid()))):
             path = held(tmp_path, f"{number}" * 12, pid=process.pid, parent=parent)
-            os.utime(path, (time.time() + 60,) * 2 if process is busy else (0, 0))
-        with watched(tmp_path, silent=0.04):
-            assert silent.wait(30) == -signal.SIGKILL
-            time.sleep(0.1)
+            os.utime(path, None if process is busy else (0, 0))
+        with watched(tmp_path, silent=1.0):
+            for _ in range(600):
+                os.utime(path)
+                if silent.poll() is not None:
+                    break
+                time.sleep(0.05)
+        assert silent.poll() == -signal.SIGKILL
         assert (other.poll(), busy.poll()) == (None, None)
     finally:
         for process in waiting:
