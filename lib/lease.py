@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TOUCH = 1.0  # seconds between two touches at least
-OWNER = {"host": str, "pid": int, "parent": int, "began": str | None}  # what an owner writes of itself
+# What an owner writes of itself.
+OWNER = {"host": str, "pid": int, "parent": int, "began": str | None, "parent_began": str | None}
 _SEEN: dict[Path, tuple[float, float]] = {}  # the last touch of each, and when this process first saw it
 
 
@@ -40,7 +41,8 @@ class Lease:
     host: str | None  # None while the owner has not yet written who it is
     pid: int | None
     parent: int | None
-    began: str | None = None  # when its process did: numbers of processes are used again
+    began: str | None = None  # when its process did, and its parent: numbers of processes are used again
+    parent_began: str | None = None
     _touched: float = field(default=0.0, repr=False, compare=False)
 
     @classmethod
@@ -51,7 +53,7 @@ class Lease:
         if any(lease.lives(silent) for lease in _owned(named)):
             return None
         path = folder / f"{run_id}.{1 + max(map(_number, named), default=-1)}.lease"
-        lease = cls(path, _here(), os.getpid(), os.getppid(), _began(os.getpid()))
+        lease = cls(path, _here(), os.getpid(), os.getppid(), _began(os.getpid()), _began(os.getppid()))
         try:
             file = path.open("x", encoding="utf-8")
         except FileExistsError:
@@ -108,7 +110,7 @@ class Lease:
     @property
     def of_a_child(self) -> bool:
         """Whether a child process of this one has it."""
-        return (self.host, self.parent) == (_here(), os.getpid())
+        return (self.host, self.parent, self.parent_began) == (_here(), os.getpid(), _began(os.getpid()))
 
     def beat(self) -> None:
         """Say that there is progress."""

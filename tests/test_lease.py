@@ -196,16 +196,24 @@ def test_an_owner_whose_last_touch_lies_in_the_future_is_silent_in_the_end(tmp_p
 def test_a_child_is_told_from_others_and_a_released_lease_has_no_age(tmp_path):
     lease = take(tmp_path)
     assert not lease.of_a_child
+    here = {"parent": os.getpid(), "parent_began": _began(os.getpid())}
     for owner, of_a_child in (
-        ({"parent": os.getpid()}, True),
-        ({"parent": os.getpid(), "host": "elsewhere"}, False),
+        ({}, True),
+        ({"host": "elsewhere"}, False),
         ({"parent": os.getppid()}, False),
+        ({"parent_began": "long ago"}, False),  # an earlier process with this one's number
     ):
-        rewrite(lease, **owner)
+        rewrite(lease, **here | owner)
         assert next(leases(tmp_path)).of_a_child == of_a_child
-    rewrite(lease, began=lease.began)
+    rewrite(lease, began=lease.began, parent_began=lease.parent_began)
     lease.release()
     assert not lease.age > 0.0
+
+
+def test_an_owner_says_when_its_parent_began(tmp_path):
+    lease = take(tmp_path)
+    assert lease.parent_began == _began(os.getppid())
+    assert list(leases(tmp_path)) == [lease]
 
 
 def test_nothing_is_known_of_processes_elsewhere(tmp_path):

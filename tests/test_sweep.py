@@ -20,7 +20,7 @@ import torch
 from conftest import make_run
 
 from lib import data, environment, sweep, tables
-from lib.lease import Lease
+from lib.lease import Lease, _began
 from lib.methods.non_private import NonPrivate
 from lib.store import Store, StoreError
 from lib.sweep import _clusters, _work
@@ -550,7 +550,8 @@ def test_minutes_are_minutes(tmp_path, monkeypatch):
 def held(folder: Path, run_id: str, **owner: int) -> Path:
     """A lease as if somebody else had it."""
     lease = Lease.take(folder, run_id, silent=60.0)
-    lease.path.write_text(json.dumps({"host": lease.host, "pid": lease.pid, "parent": lease.parent} | owner))
+    told = {"host": lease.host, "pid": lease.pid, "parent": lease.parent} | owner
+    lease.path.write_text(json.dumps(told | {"parent_began": _began(told["parent"])}))
     return lease.path
 
 
