@@ -28,8 +28,6 @@ def validate(record: Record) -> Record:
         if not isinstance(record[block], dict):
             raise ValueError(f"expected {block} to be a block of names and values; got {record[block]!r}")
     check_privacy(record["privacy"])
-    if not any(name.endswith("accuracy") and values for name, values in record["history"].items()):
-        raise ValueError(f"expected history to have accuracies; got {', '.join(record['history']) or 'nothing'}")
     for name, kind in ENV.items():
         if not isinstance(record["env"].get(name), kind):
             raise ValueError(f"expected env to say {name!r}; got {record['env'].get(name)!r}")
@@ -39,10 +37,23 @@ def validate(record: Record) -> Record:
         raise ValueError(f"run block: {error}") from error
     if record["id"] != run.id:
         raise ValueError(f"expected id {run.id}, which its run block hashes to; got {record['id']!r}")
-    accuracies = {k: v for k, v in record["metrics"].items() if k.endswith("accuracy")}
-    if not accuracies or not all(isinstance(v, float) and 0.0 <= v <= 100.0 for v in accuracies.values()):
-        raise ValueError(f"expected metrics with an accuracy in percent, 0 to 100; got {record['metrics']}")
+    name, metrics = metric(run), record["metrics"]
+    if name not in metrics or not all(_percent(value) for key, value in metrics.items() if key.endswith("accuracy")):
+        raise ValueError(f"expected metrics with an accuracy in percent, 0 to 100, {name}; got {metrics}")
+    by_epoch = record["history"].get(name)
+    if not (isinstance(by_epoch, list) and all(map(_percent, by_epoch)) and by_epoch[-1:] == [metrics[name]]):
+        told = f"by epoch in percent, the last {metrics[name]}, as in metrics"
+        raise ValueError(f"expected history to have accuracies, {name} {told}; got {by_epoch}")
     return record
+
+
+def metric(run: Run) -> str:
+    """The name of what judges ``run``, in its metrics and its history."""
+    return "validation_accuracy" if run.validation_examples else "test_accuracy"
+
+
+def _percent(value: object) -> bool:
+    return isinstance(value, float) and 0.0 <= value <= 100.0
 
 
 def check_privacy(privacy: dict[str, Any]) -> None:

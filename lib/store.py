@@ -46,7 +46,7 @@ def read(path: Path) -> Record:
         if record["id"] != path.stem[-12:]:
             raise ValueError(f"expected the id that its name ends with; got {record['id']}")
         return record
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:  # the last of brackets without end
         raise StoreError(f"{path}: not a valid record: {error}; move it away to train this run again") from error
 
 

@@ -58,6 +58,7 @@ def changed(text: str, *block: str, **values: object) -> str:
     [
         (lambda text: text[: len(text) // 2], "not a valid record"),
         (lambda text: "", "not a valid record"),
+        (lambda text: "[" * 100_000, "not a valid record: maximum recursion depth exceeded"),
         (lambda text: "[]", "expected the blocks schema, id, run"),
         (lambda text: text.replace('"schema": 1', '"schema": 2'), "expected schema 1; got 2"),
         (lambda text: text.replace('"lr": 0.01', '"lr": 0.02'), "which its run block hashes to"),
@@ -70,7 +71,11 @@ def changed(text: str, *block: str, **values: object) -> str:
         ),
         (lambda text: changed(text, schema=True), "expected schema 1; got True"),
         (lambda text: changed(text, "env", seconds=None), "expected env to say 'seconds'; got None"),
-        (lambda text: changed(text, "history", test_accuracy=[]), "expected history to have accuracies"),
+        *(
+            (lambda text, wrong=wrong: changed(text, "history", test_accuracy=wrong), "expected history to have accur")
+            for wrong in ([], None, 70.0, "70", [50.0, 60.0], [math.nan, 70.0], [None, 70.0], [700.0, 70.0])
+        ),
+        (lambda text: text.replace('"test_accuracy"', '"validation_accuracy"'), "0 to 100, test_accuracy; got"),
         (lambda text: changed(text, "privacy", proven=None), "privacy's proven to be a block of names and values"),
         (lambda text: changed(text, "privacy", claimed={"pld": -1.0}), "claimed pld to be None or a finite number"),
         (

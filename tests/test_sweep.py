@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import make_run
+from conftest import make_record, make_run
 
 from lib import data, environment, sweep, tables
 from lib.lease import Lease, _began
@@ -178,7 +178,7 @@ def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkey
 
     def while_another_stores_it(runs, **settings):
         records = train(runs, **settings)
-        Store(tmp_path).write("small", records[0] | {"metrics": {"validation_accuracy": 1.0}})
+        Store(tmp_path).write("small", make_record(asked, 1.0))
         return records
 
     monkeypatch.setattr(_work, "train_together", while_another_stores_it)

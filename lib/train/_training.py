@@ -14,7 +14,7 @@ from torch import Tensor
 from lib import environment, methods
 from lib.generators import generator
 from lib.layers import held_noise
-from lib.record import SCHEMA, Record, check_privacy, validate
+from lib.record import SCHEMA, Record, check_privacy, metric, validate
 from lib.run import Run
 from lib.train._start import Data, dataset_of, model_of, optimizer_of, preprocessing_of
 from lib.train.checkpoint import CheckpointError
@@ -175,7 +175,7 @@ class Training:
 
     def record(self) -> Record:
         """What is stored of a finished run."""
-        run, split = self.run, "validation" if self.run.validation_examples else "test"
+        run, judged = self.run, metric(self.run)
         how = {
             "started": self.started,
             "seconds": self.seconds,
@@ -189,11 +189,11 @@ class Training:
                 "schema": SCHEMA,
                 "id": run.id,
                 "run": asdict(run),
-                "metrics": {f"{split}_accuracy": self.accuracies[-1]},
+                "metrics": {judged: self.accuracies[-1]},
                 "privacy": self.privacy(),
                 "history": {
                     "train_loss": self.losses,
-                    f"{split}_accuracy": self.accuracies,
+                    judged: self.accuracies,
                     **self.method.history(),
                 },
                 "env": environment.describe(self.device, **how),
