@@ -1,5 +1,6 @@
 """The batch job: which notebooks it runs, and what it refuses."""
 
+import errno
 import re
 import subprocess
 import sys
@@ -237,6 +238,20 @@ def test_a_kernel_that_dies_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(papermill, "execute_notebook", dies)
     assert reproduce.run_notebook("01_noise_robustness", tmp_path / "01-x.ipynb", {}) == "01-x: Kernel died"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["a folder in its place", "a file in its folder's place", "a full disk"])
+def test_an_output_that_cannot_be_written_is_named_and_ends_no_other_notebook(tmp_path, monkeypatch, kind):
+    output = tmp_path / "out" / "01-x.ipynb"
+    if kind == "a folder in its place":
+        output.mkdir(parents=True)
+    elif kind == "a file in its folder's place":
+        output.parent.write_text("in the way")
+    else:
+        full = OSError(errno.ENOSPC, "No space left on device")
+        monkeypatch.setattr(papermill, "execute_notebook", lambda *_, **__: (_ for _ in ()).throw(full))
+    assert reproduce.run_notebook("01_noise_robustness", output, {}).startswith("01-x: [Errno ")
 
 
 @pytest.mark.slow

@@ -77,8 +77,8 @@ def run_notebook(name: str, output: Path, parameters: Parameters) -> str | None:
     from nbclient.exceptions import CellExecutionError, DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
-    output.parent.mkdir(parents=True, exist_ok=True)
     try:
+        output.parent.mkdir(parents=True, exist_ok=True)
         papermill.execute_notebook(
             REPOSITORY / "notebooks" / f"{name}.ipynb",
             output,
@@ -90,7 +90,7 @@ def run_notebook(name: str, output: Path, parameters: Parameters) -> str | None:
         )
     except (PapermillExecutionError, CellExecutionError) as error:
         return f"{output.stem}: {error.ename}: {error.evalue}"
-    except DeadKernelError as error:
+    except (DeadKernelError, OSError) as error:  # the second of what cannot be written, as on a full disk
         return f"{output.stem}: {error}"
     return None
 
