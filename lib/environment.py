@@ -28,6 +28,7 @@ def describe(
     seconds: float,
     data: str = "",
     data_sha256: str = "",
+    public_sha256: str = "",
     together: int = 1,
     precision: str = "float32",
 ) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def describe(
         "started": started.isoformat(timespec="seconds"),
         "data": data,
         "data_sha256": data_sha256,
+        "public_sha256": public_sha256,
         "flags": {
             "threads": torch.get_num_threads(),
             "tf32": tf32.is_allowed(),

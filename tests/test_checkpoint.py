@@ -155,6 +155,21 @@ def test_other_data_are_refused(half_done, monkeypatch):
         train(run, checkpoint=path)
 
 
+def test_other_public_data_are_refused_and_which_they_were_is_told(tmp_path, monkeypatch):
+    """Batch clipping's layers get their clip norms from them: a run that goes on with others is neither's."""
+    public, load = replace(data.load("digits"), name="public", sha256="1" * 64), data.load
+    monkeypatch.setattr(data, "load", lambda name, **how: public if name == "public" else load(name, **how))
+    run = make_run(**RUNS["adaptive"] | {"public_dataset": "public"})
+    path = tmp_path / "a.checkpoint"
+    with pytest.raises(OutOfTime):
+        train(run, deadline=0.0, checkpoint=path)
+    now, public = public, replace(public, sha256="2" * 64)
+    with pytest.raises(CheckpointError, match=r"expected public with SHA-256 1111.*, on which the run began; got 2222"):
+        train(run, checkpoint=path)
+    public = now
+    assert train(run, checkpoint=path)["env"]["public_sha256"] == "1" * 64
+
+
 def test_a_full_disk_ends_no_training(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

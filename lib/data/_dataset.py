@@ -14,7 +14,8 @@ Examples = tuple[Tensor, Tensor]  # inputs and labels
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Inputs, labels int64 ``(N,)``, and the SHA-256 of the file or files they came from.
+    """Inputs, labels int64 ``(N,)``, and the SHA-256 of the file or files they came from; ``public_sha256`` is that of
+    other data, public ones, which a run sees with them.
 
     Inputs are images uint8 ``(N, C, H, W)`` or, where there are ``vectors`` ``(V, D)`` of words, texts int64
     ``(N, T)`` of indices into them, or features float16 ``(N, D)``, if ``pretrained_on`` names the data set on which
@@ -32,6 +33,7 @@ class Dataset:
     assumes_of_words: str = ""
     pretrained_on: str = ""
     pretraining: str = ""
+    public_sha256: str = ""
 
     @property
     def classes(self) -> int:

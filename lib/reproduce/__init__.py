@@ -89,7 +89,7 @@ def run_notebook(name: str, output: Path, parameters: Parameters) -> str | None:
             stderr_file=sys.stderr,
         )
     except (PapermillExecutionError, CellExecutionError) as error:
-        return f"{output.stem}: {error.ename}: {error.evalue}"
+        return f"{output.stem}: {error.ename}: {error.evalue} (in {output}, below the cell that failed)"
     except (DeadKernelError, OSError) as error:  # the second of what cannot be written, as on a full disk
         return f"{output.stem}: {error}"
     return None

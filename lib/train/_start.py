@@ -1,6 +1,7 @@
 """What a run starts from: its data, its public examples, its untrained model, its optimiser."""
 
 from collections.abc import Hashable
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -64,6 +65,7 @@ def _without_public(run: Run, dataset: Dataset) -> Data:
                 f"public_dataset: expected one with inputs of shape {tuple(shape)}, as those of {run.dataset!r}; "
                 f"got {other.name!r}, {tuple(other.test_inputs.shape[1:])}"
             )
+        dataset = replace(dataset, public_sha256=other.sha256)
         images, labels = other.test_inputs[: run.public_examples], other.test_labels[: run.public_examples]
         if run.pretrained_on:
             images = pretrained.features(run, images)

@@ -38,6 +38,7 @@ class Training:
         self.losses: list[float | None] = []
         self.accuracies: list[float] = []
         self.data_sha256: str | None = None
+        self.public_sha256 = ""
 
     def attach(self, data: Data | None = None) -> None:
         """Bring the data, and what a fresh run starts from.  ``CheckpointError`` if the data are not what they were.
@@ -47,14 +48,15 @@ class Training:
         with self.shared_by(1):
             self.data = data or dataset_of(self.run, self.device)
             self._dataset, self._public = self.data
+            came = self._dataset.sha256, self._dataset.public_sha256
             if self.data_sha256 is None:
-                self.data_sha256 = self._dataset.sha256
+                self.data_sha256, self.public_sha256 = came
                 self._start()
-        if self._dataset.sha256 != self.data_sha256:
-            raise CheckpointError(
-                f"{self.run.words}: expected {self.run.dataset} with SHA-256 {self.data_sha256}, on which the run "
-                f"began; got {self._dataset.sha256}"
-            )
+        began, names = (self.data_sha256, self.public_sha256), (self.run.dataset, self.run.public_dataset)
+        for name, then, now in zip(names, began, came, strict=True):
+            if now != then:
+                expected = f"{name} with SHA-256 {then}, on which the run began"
+                raise CheckpointError(f"{self.run.words}: expected {expected}; got {now}")
 
     def _start(self) -> None:
         run = self.run
@@ -183,6 +185,7 @@ class Training:
             "precision": self.precision,
             "data": self._dataset.size,
             "data_sha256": self.data_sha256,
+            "public_sha256": self.public_sha256,
         }
         return validate(
             {
