@@ -163,7 +163,8 @@ def test_a_notebook_that_there_is_not_is_refused(monkeypatch):
 
 def test_v2_table_2_is_all_there():
     table = tables.load("mnist_noise")
-    assert len([c for c in table.cells if c[1] != 0.3]) == 30
+    printed = {row for row, _ in table.printed}
+    assert len([c for c in table.cells if c[1] != 0.3 and c[0] in printed]) == 30
     assert sum(cell.mean or 0 for cell in table.printed.values()) == pytest.approx(2562.09)  # the paper's 26 numbers
     assert sum(cell.mean is None for cell in table.printed.values()) == 6  # 4 "No-convergence", 2 of the text
     assert table.printed["BN-LeNet-5", 2.0] == Printed(99.25, 0.07)
