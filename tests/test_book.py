@@ -25,7 +25,7 @@ def page(tmp_path_factory):
         new_output("display_data", {WIDGET: {"model_id": "x"}, "text/plain": "VBox()"}),
     ]
     cells = [
-        new_markdown_cell("# 9 · A test\n\nWhere $\\mu^2 = K$, and `$HOME` is code."),
+        new_markdown_cell("# 9 · A test\n\nWhere $\\mu^2 = K$, and `$HOME` is code; see [this](09_test.ipynb)."),
         new_code_cell("print('x')", outputs=outputs),
     ]
     nbformat.write(new_notebook(cells=cells), folder / "09_test.ipynb")
@@ -33,19 +33,22 @@ def page(tmp_path_factory):
 
 
 def test_claims_come_first_then_every_exhibit_then_the_notebooks(page):
-    places = [page.index(f'<section id="{name}">') for name in ("claims", "report", "09_test")]
+    places = [page.index(f'<section id="{name}">') for name in ("claims", "exhibits", "09_test")]
     assert places == sorted(places)
     assert all(claim.name in page[places[0] : places[1]] for claim in claims.every())
     assert all(f">{name}: " in page[places[1] : places[2]] for name in registry.names("tables"))
     assert "<details><summary>The others; of all " in page[places[0] : places[1]]
     assert "98 &lt; 99" in page[places[2] :]
-    assert page.count('href="#09_test"') == 1
+    assert page.count('href="#09_test"') == 2  # the contents', and the notebook's own
+    assert ".ipynb" not in page[places[2] :]
 
 
 def test_every_place_on_the_page_that_is_pointed_at_is_there(page):
     targets = set(re.findall(r'href="#([^"]+)"', page))
     assert {"mnist_noise-v2-table-2--v1-table-1", "09_test"} <= targets
-    assert targets <= set(re.findall(r'id="([^"]+)"', page))
+    places = re.findall(r' id="([^"]+)"', page)
+    assert targets <= set(places)
+    assert len(places) == len(set(places))
 
 
 @pytest.mark.parametrize(

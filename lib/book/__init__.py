@@ -43,7 +43,7 @@ def page(store: Store, notebooks: Sequence[Path]) -> str:
     shown = "".join(markdown(part) + pictures(table, store) for part, table in zip(exhibits, every, strict=True))
     parts = [
         ("claims", "What the papers claim, and what we found", folding(found)),
-        ("report", "Every exhibit, printed and ours", markdown(head) + shown),
+        ("exhibits", "Every exhibit, printed and ours", markdown(head) + shown),
         *((path.stem, *_notebook(path)) for path in notebooks),
     ]
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)
@@ -77,7 +77,9 @@ def _notebook(path: Path) -> tuple[str, str]:
             cell.outputs = [_still(output) for output in cell.outputs]
     exporter = HTMLExporter(template_name="basic", exclude_anchor_links=True)
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
-    return title.removeprefix("# "), exporter.from_notebook_node(notebook)[0]
+    body, _ = exporter.from_notebook_node(notebook)
+    body = re.sub(r'href="(\d\d_\w+)\.ipynb"', r'href="#\1"', body)  # every notebook is on this page
+    return title.removeprefix("# "), re.sub(r' id="cell-id=[^"]*"', "", body)  # which notebooks share
 
 
 def _still(output: NotebookNode) -> NotebookNode:
