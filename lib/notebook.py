@@ -29,6 +29,7 @@ PARAMETERS = (
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 PICTURES = FOLDER / "pictures"  # what README shows: of some notebooks the first figure
+KERNEL = ["--IPKernelApp.log_level=40"]  # errors: it would warn that it talks to this very machine in plain text
 WIDGET = "application/vnd.jupyter.widget-view+json"  # the type of an output that shows a widget
 
 
@@ -148,6 +149,7 @@ def refresh(path: Path) -> None:
 
     notebook = nbformat.read(path, as_version=4)
     how = {"record_timing": False, "coalesce_streams": True}  # as it would be on any day, on any machine
+    how |= {"extra_arguments": KERNEL}
     NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}, **how).execute()
     for cell in notebook.cells:
         for output in cell.get("outputs", []):

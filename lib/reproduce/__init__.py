@@ -23,7 +23,7 @@ from typing import Any
 from joblib import Parallel, cpu_count, delayed
 
 from lib import ledger, registry, tables
-from lib.notebook import Notebook
+from lib.notebook import KERNEL, Notebook
 from lib.reproduce._estimate import Estimate, duration
 from lib.store import Store, folder
 from lib.tables import Table
@@ -87,6 +87,7 @@ def run_notebook(name: str, output: Path, parameters: Parameters) -> str | None:
             kernel_name="python3",
             progress_bar=False,
             stderr_file=sys.stderr,
+            extra_arguments=KERNEL,
         )
     except (PapermillExecutionError, CellExecutionError) as error:
         return f"{output.stem}: {error.ename}: {error.evalue} (in {output}, below the cell that failed)"
