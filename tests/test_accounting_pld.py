@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import logsumexp
+from scipy.special import log_ndtr, logsumexp
 from scipy.stats import binom, norm, poisson
 
 from lib import accounting
 from lib.accounting import moments
+from lib.accounting._mixture import hockey_stick
 
 Z, Q = 1.2, 0.1
 
@@ -233,3 +234,19 @@ def test_log_moments_are_the_integrals(order):
 
     expected = math.log(max(moment(-order), moment(order + 1)))
     assert moments.log_moments(z, q)[order - 1] == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("away", [-9.0, -6.0, -0.5, 0.5, 6.0, 9.0])
+@pytest.mark.parametrize(("z", "q"), [(1.0, 0.5), (2.0, 0.3)])
+def test_both_tails_of_a_step_keep_their_digits(z, q, away):
+    """At the ε that the loss has ``away`` standard deviations from 0, as a product that loses none."""
+    x, shifts, weights = away * z, np.array([0.0, 1.0]), np.array([1 - q, q])
+    eps = loss("remove", x, z, q)
+    tails = log_ndtr(-away), np.logaddexp(math.log1p(-q) + log_ndtr(-away), math.log(q) + log_ndtr((1 - x) / z))
+    heads = log_ndtr(away), np.logaddexp(math.log1p(-q) + log_ndtr(away), math.log(q) + log_ndtr((x - 1) / z))
+    removed = math.exp(tails[1]) * -math.expm1(eps + tails[0] - tails[1])
+    added = math.exp(heads[0]) * -math.expm1(heads[1] - eps - heads[0])
+    for direction, exact, at in (("remove", removed, eps), ("add", added, -eps)):
+        assert hockey_stick(np.array([at]), shifts, weights, z, direction)[0] == pytest.approx(
+            exact, rel=1e-8, abs=1e-30
+        )

@@ -24,7 +24,9 @@ def hockey_stick(epsilons: np.ndarray, shifts: np.ndarray, weights: np.ndarray, 
     # alone that no loss reaches, where they are not used and would overflow.
     target = epsilons if direction == "remove" else -epsilons
     x = _where_loss_is(target, shifts, weights, z)[:, None]  # (E, 1)
-    moved = (norm.sf(x, shifts[1:], z) - norm.sf(x, 0.0, z)) @ weights[1:]  # P(more than x) under P less under N(0, z²)
+    above = norm.sf(x, shifts[1:], z) - norm.sf(x, 0.0, z)
+    below = norm.cdf(x, 0.0, z) - norm.cdf(x, shifts[1:], z)
+    moved = np.where(x > 0, above, below) @ weights[1:]  # how much likelier it is to be above x under P
     if direction == "remove":
         log_second, nowhere = norm.logsf(x[:, 0], 0.0, z), -np.expm1(np.minimum(epsilons, 0.0))
     else:

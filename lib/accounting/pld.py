@@ -55,6 +55,7 @@ MATCHES = {
 UPPER_BOUND = True
 Delta = Callable[[np.ndarray], np.ndarray]  # δ at every ε
 ROUNDING = 2.0**-52  # of δ, by each step's Fourier transforms at most: measured, a quarter of it
+TINY = 1e-200  # a δ that is none, of which dp-accounting would divide by numbers too small to have a reciprocal
 NEGLIGIBLE = 1e-18  # a step's probability, with replacement only; beside any δ ÷ steps of interest
 
 
@@ -185,5 +186,5 @@ def _both_directions(sigma: float, q: float, interval: float) -> distributions.P
 def _from_above(low: int, high: int, interval: float, delta: Delta) -> pld_pmf.PLDPmf:
     """Connect the dots of a trade-off δ(ε) on the grid from ``low`` to ``high``, in intervals."""
     deltas = np.minimum.accumulate(delta(np.arange(low, high + 1) * interval))  # rounding may make it rise by 1e-16
-    deltas = np.clip(deltas, 0.0, 1.0)  # and leave [0, 1]
+    deltas = np.clip(np.where(deltas > TINY, deltas, 0.0), 0.0, 1.0)  # and leave [0, 1]
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
