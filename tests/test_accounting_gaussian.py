@@ -129,3 +129,10 @@ def test_si_dpsgd_with_little_noise_and_many_participations_is_finite_and_large(
     epsilon = si_dpsgd_epsilon(**setting)
     assert 100 < epsilon < 1000
     assert si_dpsgd_delta(epsilon=epsilon, **setting) == pytest.approx(1e-5, rel=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [1e8, 1e14])
+def test_noise_for_an_astronomical_budget_is_not_too_little(epsilon):
+    """A σ of 1e-7 that is 1e-12 too small has a δ of 1."""
+    z = analytic_gaussian(epsilon=epsilon, delta=1e-5)
+    assert analytic_gaussian(epsilon=epsilon, noise_multiplier=z) <= 1e-5

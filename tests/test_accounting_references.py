@@ -122,3 +122,9 @@ def test_a_poisson_step_is_dp_accountings(noise_multiplier, sampling_prob):
     epsilons = [0.0, 0.01, 0.1, 1.0, 5.0]
     assert ours.get_delta_for_epsilon(epsilons) == pytest.approx(theirs.get_delta_for_epsilon(epsilons), abs=1e-11)
     assert ours.get_epsilon_for_delta(1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-6)
+
+
+@pytest.mark.parametrize("sigma", [5e6, 5e7])
+def test_the_limit_keeps_its_digits_where_there_is_much_noise(sigma):
+    """h(σ) → 1/(√2 σ)."""
+    assert clt.h(sigma) * sigma * math.sqrt(2) == pytest.approx(1.0, abs=1e-5)

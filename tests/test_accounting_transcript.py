@@ -138,3 +138,7 @@ def test_what_is_left_out_is_counted():
     counts, weights = _transcript._participations(accounting.Event(1.0, 0.1, 30), 1e-12)
     counted = float(weights @ _transcript.gdp_deltas(counts * 0.5, epsilon))
     assert counted == pytest.approx(1e-5 - 1e-12, rel=1e-9, abs=0)
+
+
+def test_what_is_moved_beyond_all_floats_has_no_epsilon():
+    assert si_dpsgd_proven_epsilon(moved=1e160, sampling_prob=0.01, steps=1000) == math.inf

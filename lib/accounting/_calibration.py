@@ -45,10 +45,11 @@ def smallest_noise(
     ends = {math.log(z): z for z in (lower, upper)}  # as they were tried: e^(log z) may be on the other side
 
     def excess(log_z: float) -> float:  # the logarithm makes 1e-3 and 1e3 equally easy; clipped because ε may be 0 or ∞
-        value = spent(ends.get(log_z) or math.exp(log_z))
+        value = spent(ends.get(log_z, math.exp(log_z)))
         return min(max(math.log(value / budget), -50.0), 50.0) if 0 < value < math.inf else math.copysign(50, value - 1)
 
-    z = ends.get(root := brentq(excess, *sorted(ends), xtol=NOISE_TOLERANCE / 4)) or math.exp(root)
+    root = brentq(excess, *sorted(ends), xtol=NOISE_TOLERANCE / 4)
+    z = ends.get(root, math.exp(root))
     while spent(z) > budget:
         z = min(z * (1 + NOISE_TOLERANCE / 4), upper)
     return z

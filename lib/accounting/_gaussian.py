@@ -54,7 +54,8 @@ def analytic_gaussian(
     epsilon, delta, z = _two_of(epsilon, delta, noise_multiplier)
     sensitivity = Event(1.0 if z is None else z, 1.0, 1, neighbouring_relation=neighbouring_relation).sensitivity
     if z is None:
-        return sensitivity * (float(get_sigma_gaussian(epsilon, delta)) + XTOL)
+        with np.errstate(divide="ignore"):  # as in gdp_epsilon
+            return sensitivity * (float(get_sigma_gaussian(epsilon, delta)) + XTOL)
     mu = sensitivity / z if z else math.inf
     return gdp_epsilon(mu, delta) if epsilon is None else gdp_delta(mu, epsilon)
 
