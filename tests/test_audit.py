@@ -365,3 +365,39 @@ class TestWhereItLooks:
         found = audit.sensitivity(counted, model, x, y, clip_norm=C, examples=BATCH, ascent=0)
         assert found.buffers == ("seen_0", "seen_1", "seen_2")
         assert found.multiple == pytest.approx(1 / C)
+
+
+def test_all_that_is_tried_stays_within_what_an_input_can_be():
+    seen, x = [], torch.rand(6, 7, generator=torch.Generator().manual_seed(0))
+
+    def watched(model, x, y):
+        seen.append(x.clone())
+        return summed()(model, x, y)
+
+    model, y = nn.Linear(7, K), torch.arange(6) % K
+    audit.sensitivity(watched, model, x, y, clip_norm=C, examples=2, ascent=5, within=(0.0, 1.0))
+    assert (torch.stack(seen) >= 0).all()
+    assert (torch.stack(seen) <= 1).all()
+    assert any((batch == 1).any() for batch in seen)  # as are what is brightened and what has climbed too far
+    with pytest.raises(ValueError, match=r"within: expected bounds that x keeps to; got \(0.0, 0.5\) of 0.0"):
+        audit.sensitivity(watched, model, x, y, clip_norm=C, within=(0.0, 0.5))
+
+
+def test_the_batch_that_moves_further_is_told(monkeypatch):
+    """Images that are drawn, or one of them over and over, all of them images."""
+    asked = []
+    monkeypatch.setattr(data, "load", lambda name, load=data.load: load("digits"))
+    monkeypatch.setattr(normalisation, "NETWORKS", {"LeNet-5": normalisation.Network("none")})
+
+    def found(summed, model, x, y, **search):
+        asked.append((x, y, search["within"]))
+        return audit.meter.Measured(float(len(asked) % 2 == 0), "example 3", ())
+
+    monkeypatch.setattr(normalisation, "sensitivity", found)
+    assert normalisation.measure()["LeNet-5"]["3"] == {"multiple": 1.0, "how": "example 3, all others alike"}
+    (drawn, _, within), (alike, labels, _) = asked[:2]
+    assert len(drawn) == len(alike) == normalisation.PRIVATE
+    assert not (drawn == drawn[:1]).all()
+    assert (alike == drawn[:1]).all()
+    assert (labels == labels[0]).all()
+    assert within == (0.0, 1.0)

@@ -93,10 +93,27 @@ def test_a_threshold_that_separates_gives_the_clopper_pearson_bound():
     assert found == pytest.approx(math.log((p - DELTA) / (1 - p)), rel=0.05)
 
 
-def test_one_run_of_5000_canaries_ends_where_notebook_06_says():
+def test_the_bounds_end_where_notebook_06_says():
     """Whatever is hidden: every guess right, and as many canaries in as out."""
-    included = np.arange(5000) < 2500
+    included = np.arange(2000) < 1000
     assert 5.6 < bounds.one_run(included.astype(float), included, delta=DELTA) < 5.7
+    many = np.arange(60_000) % 4 < 2
+    scores = many + np.random.default_rng(0).random(60_000) / 10
+    assert 8.1 < bounds.threshold(scores, many, delta=DELTA, confidence=0.975) < 8.2
+
+
+def test_more_canaries_than_the_test_of_one_run_can_use_tell_it_less():
+    """Each costs δ, and at most ``GUESSES`` are guessed."""
+    found = [bounds.one_run(np.tile([1.0, 0.0], m), np.tile([True, False], m), delta=DELTA) for m in (2500, 30_000)]
+    assert found[0] > found[1] + 1
+
+
+def test_a_bound_of_more_confidence_is_lower():
+    scores, included = gaussian(1.0, 20_000, 0)
+    for bound in (bounds.one_run, bounds.threshold):
+        at = [bound(scores, included, delta=DELTA, confidence=confidence) for confidence in (0.9, 0.95, 0.975)]
+        assert at[0] > at[1] > at[2] > 0
+        assert at[1] == bound(scores, included, delta=DELTA)
 
 
 def test_a_threshold_is_judged_with_half_of_the_failures_for_either_rate():

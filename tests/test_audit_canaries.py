@@ -48,11 +48,10 @@ def test_the_canaries_gradients_are_constant_and_do_not_meet():
     model, numbers = Canaries(5), torch.tensor([3, 1, 3])
     for _ in range(2):
         total, norms = clipped_sum(model, cross_entropy, numbers, torch.zeros_like(numbers), clip_norm=0.7)
-        assert norms.tolist() == pytest.approx([2**0.5 * canaries.SCALE] * 3)
-        along = total["rows.weight"] @ torch.tensor([-1.0, 1.0], dtype=torch.float64) / 2**0.5
-        assert along.tolist() == pytest.approx([0, 0.7, 0, 2 * 0.7, 0])
+        assert norms.tolist() == pytest.approx([canaries.SCALE] * 3)
+        assert (-total["rows.weight"][:, 0]).tolist() == pytest.approx([0, 0.7, 0, 2 * 0.7, 0])
         with torch.no_grad():
-            model.rows.weight += 100 * torch.randn(5, 2, dtype=torch.float64)
+            model.rows.weight += 100 * torch.randn(5, 1, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("released", canaries.RELEASED)
@@ -61,6 +60,7 @@ def test_what_is_found_is_at_most_what_is_proven(run, released):
     found = attack(run, examples=N, canaries=1000, released=released)
     assert found.one_run() <= proven(run)
     assert found.many_runs() <= proven(run)
+    assert found.epsilon() <= proven(run)
 
 
 def test_rows_that_depend_on_each_other_are_no_independent_runs():
@@ -75,7 +75,7 @@ def test_the_scores_are_those_of_the_mixture_that_is_counted():
     """θ_T of DPSGD, K = 5 participations among T = 100 steps: N(K, T z²) against N(0, T z²), in units of (η/L)·C."""
     run = private(**IN_ORDER)
     found = attack(run, examples=N, canaries=2000)
-    scores = found.scores * run.batch_size / (run.lr * run.clip_norm * 2**0.5)
+    scores = found.scores * run.batch_size / (run.lr * run.clip_norm)
     absent, present = scores[~found.included], scores[found.included]
     assert present.mean() - absent.mean() == pytest.approx(5.0, abs=4 * 10 * (2 / 1000) ** 0.5)
     assert absent.std() == pytest.approx(10, rel=0.1)
@@ -208,7 +208,7 @@ def test_the_steps_of_an_attack_follow_the_runs_schedule():
     with attacked.train(
         run, model, torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long), torch.tensor([True])
     ):
-        moved = float(model.moved()) / 2**0.5
+        moved = float(model.moved())
     assert moved == pytest.approx(0.3 * (1 + 0.75 + 0.5 + 0.25), rel=1e-6)
 
 
@@ -241,7 +241,9 @@ def test_what_canaries_fit(changes, expected):
 
 
 def test_what_v1_claims_is_by_its_own_accountant_and_of_all_its_steps(monkeypatch):
-    monkeypatch.setattr(v1, "attack", lambda *_, **how: SimpleNamespace(one_run=lambda: 1.0, many_runs=lambda: 2.0))
+    monkeypatch.setattr(
+        v1, "attack", lambda *_, **how: SimpleNamespace(one_run=lambda: 1.0, many_runs=lambda: 2.0, epsilon=lambda: 1.5)
+    )
     how = {"noise_multiplier": 7.1, "sampling_prob": 32 / 60_000, "steps": 18_750, "accountant": "rdp_2020"}
     assert {found["claimed"] for found in v1.measure().values()} == {accounting.epsilon(**how)}
 
@@ -253,6 +255,6 @@ def test_an_attack_follows_the_clip_norm_and_has_the_runs_delta_and_generators(m
     steps = {"batch_size": 1, "epochs": 4, "lr": 0.3, "clip_norm": 1.0, "clip_norm_decay": 0.5}
     run = make_run(**how, **steps, noise_multiplier=0.0)
     found = attack(run, examples=8, canaries=8)
-    assert found.scores[found.included] == pytest.approx(2**0.5 * 0.3 * (1 + 0.5 + 0.25 + 0.125), rel=1e-6)
+    assert found.scores[found.included] == pytest.approx(0.3 * (1 + 0.5 + 0.25 + 0.125), rel=1e-6)
     assert not found.scores[~found.included].any()
     assert (found.delta, asked) == (1e-3, ["audit", "sampling"])

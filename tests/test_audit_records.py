@@ -39,6 +39,7 @@ RUNS = {
 @pytest.fixture(autouse=True)
 def fewer(monkeypatch):
     monkeypatch.setattr(records, "CANARIES", 300)
+    monkeypatch.setattr(records, "OF_ONE_RUN", 200)
 
 
 @pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS)
@@ -69,7 +70,7 @@ def test_a_mechanism_is_attacked_once(monkeypatch):
         other = train(make_run(**RUNS["si_dpsgd"] | change))
         with pytest.raises(TypeError):
             records.block(other, known)
-    monkeypatch.setattr(records, "ATTACK", "another attack")
+    monkeypatch.setattr(records, "CANARIES", 200)
     assert records.stored([first]) == {}
 
 
@@ -174,13 +175,15 @@ def test_a_commit_with_changes_that_it_has_not_says_so():
     assert "; the code of commit 0000000+, which trained it" in of_then()
 
 
-@pytest.mark.parametrize(("examples", "canaries"), [(1437, 300), (200, 200)])
-def test_there_are_no_more_canaries_than_examples(examples, canaries, monkeypatch):
+@pytest.mark.parametrize(
+    ("examples", "canaries", "sampler"), [(1437, 300, "poisson"), (250, 250, "poisson"), (1437, 200, "shuffled")]
+)
+def test_there_are_no_more_canaries_than_examples_nor_than_the_test_can_use(examples, canaries, sampler, monkeypatch):
     asked = []
-    attack = lambda run, **how: asked.append(how) or SimpleNamespace(one_run=lambda: 0.5)  # noqa: E731
+    attack = lambda run, **how: asked.append(how) or SimpleNamespace(epsilon=lambda: 0.5)  # noqa: E731
     monkeypatch.setattr(records.canaries, "attack", attack)
-    assert records.audited(private(), examples)["epsilon"] == 0.5
-    assert asked == [{"examples": examples, "canaries": canaries}]  # and the last iterate, as ``ATTACK`` says
+    assert records.audited(private(sampler=sampler, accountant="gdp"), examples)["epsilon"] == 0.5
+    assert asked == [{"examples": examples, "canaries": canaries, "released": "transcript"}]
 
 
 @pytest.mark.parametrize(("started", "cancelled"), [("2026-11-22T13:39:30+00:00", True), ("2026-11-23", False)])
@@ -228,7 +231,7 @@ def test_batches_drawn_with_replacement_are_not_audited_though_they_once_were():
     """An absent canary's place stays empty, which is two examples changed where places matter."""
     drawn = {"sampler": "with_replacement", "epsilon": None, "noise_multiplier": 1.0}
     record = train(make_run(**RUNS["dpsgd, noise from ε"] | drawn))
-    record["privacy"]["audited"] = {"epsilon": 1.0, "confidence": 0.95, "attack": records.ATTACK}
+    record["privacy"]["audited"] = {"epsilon": 1.0, "confidence": 0.95, "attack": records.attack(private())}
     assert records.block(record, records.stored([record]))["audited"] is None
 
 
@@ -335,10 +338,11 @@ def test_whatever_the_attack_depends_on_is_of_the_mechanism():
     assert len(found) == 1 + len(MECHANISM)
 
 
-def test_an_attack_is_known_whether_the_other_seed_was_attacked_or_not():
+def test_an_attack_is_known_whether_the_other_seed_was_attacked_or_not(monkeypatch):
+    monkeypatch.undo()  # stored ones have as many canaries as they should
     attacked = next(record for _, record in Store(RESULTS).filed() if record["privacy"]["audited"])
     fresh = attacked | {"run": attacked["run"] | {"seed": 99}, "privacy": attacked["privacy"] | {"audited": None}}
-    assert attacked["privacy"]["audited"]["attack"] == records.ATTACK
+    assert attacked["privacy"]["audited"]["attack"] == records.attack(records._run(attacked))
     for filed in ([attacked, fresh], [fresh, attacked]):
         assert list(records.stored(filed).values()) == [attacked["privacy"]["audited"]]
 

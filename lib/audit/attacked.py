@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from lib import methods
 from lib.generators import generator
+from lib.methods import Method
 from lib.run import Run
 from lib.train import optimizer_of
 
@@ -23,11 +24,12 @@ def train(
     inputs: Tensor,
     labels: Tensor,
     present: Tensor,
-    observe: Callable[[int], None] = lambda step: None,
+    observe: Callable[[Method, int], None] = lambda method, step: None,
 ) -> AbstractContextManager[None]:
     """Train ``model`` by the method of ``run`` on N examples, those not ``present`` (N,) leaving their places empty.
 
-    ``observe(step)`` is called after every step, when the parameters are those at which the next gradient is taken.
+    ``observe(method, step)`` is called after every step, when the parameters are those at which the next gradient is
+    taken, and their gradients those that led to them.
     In the context that is returned they are those that are tested.
     """
     method = methods.build(run, len(labels), model)
@@ -40,6 +42,6 @@ def train(
             method.backward(model, inputs[taken], labels[taken], step)
             method.update(model, optimizer)
             schedule.step()
-            observe(step)
+            observe(method, step)
             step += 1
     return method.tested(model)

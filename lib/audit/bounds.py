@@ -24,20 +24,20 @@ LARGEST = 100.0  # ε up to which is searched
 GUESSES = (10, 30, 100, 300, 1000, 10_000)  # as many examples as included, and as not; all of them, if there are fewer
 
 
-def one_run(scores: np.ndarray, included: np.ndarray, *, delta: float) -> float:
+def one_run(scores: np.ndarray, included: np.ndarray, *, delta: float, confidence: float = CONFIDENCE) -> float:
     """ε of one run with many canaries, (m,) scores and coins: Steinke et al. 2023 (2305.08846, theorem 5.2).
 
     The examples with the highest scores are guessed to be included, as many with the lowest not to be.  If v of r
     guesses are right, a run that is (ε, δ)-DP for adding or removing one example does so well with probability at most
     ``p = β + 2mδ·α``, β = P(B ≥ v), α = max_{1≤i≤v} P(v − i ≤ B < v)/i, B ~ Bin(r, e^ε/(1 + e^ε)).  The numbers of
-    guesses that are tried, ``GUESSES`` and those with high scores alone, share 1 − ``CONFIDENCE``.
+    guesses that are tried, ``GUESSES`` and those with high scores alone, share 1 − ``confidence``.
     """
     count = len(scores)
     shuffled = np.random.default_rng(0).permutation(count)  # equal scores come in no order that knows the coins
     order = shuffled[np.argsort(-scores[shuffled], kind="stable")]
     right_above, right_below = np.cumsum(included[order]), np.cumsum(~included[order[::-1]])
     tried = list(_guesses(count))
-    failure = (1 - CONFIDENCE) / len(tried)
+    failure = (1 - confidence) / len(tried)
     best = 0.0
     for above, below in tried:
         right = int(right_above[above - 1]) + (int(right_below[below - 1]) if below else 0)
@@ -64,19 +64,19 @@ def _p_value(examples: int, guesses: int, right: int, delta: float, epsilon: flo
     return min(1.0, float(beta) + 2 * examples * delta * alpha)
 
 
-def threshold(scores: np.ndarray, included: np.ndarray, *, delta: float) -> float:
+def threshold(scores: np.ndarray, included: np.ndarray, *, delta: float, confidence: float = CONFIDENCE) -> float:
     """ε of many independent runs: the threshold test with Clopper and Pearson's intervals.
 
     An (ε, δ)-DP mechanism has TPR ≤ e^ε FPR + δ and 1 − FPR ≤ e^ε (1 − TPR) + δ at every threshold.  The threshold is
     chosen on the runs with even numbers and judged on the odd ones; either rate's bound fails with probability at most
-    (1 − ``CONFIDENCE``)/2.
+    (1 − ``confidence``)/2.
     """
     even, shares = np.arange(len(scores)) % 2 == 0, np.geomspace(1e-4, 0.5, 40)
     candidates = np.quantile(scores[even], np.concatenate([shares, 1 - shares]))
     # The best of many looks better than it is: it is chosen at a confidence that all of them share.
-    shared = 1 - (1 - CONFIDENCE) / len(candidates)
+    shared = 1 - (1 - confidence) / len(candidates)
     chosen = max(candidates, key=lambda at: _at(at, scores[even], included[even], delta, shared))
-    return max(0.0, _at(chosen, scores[~even], included[~even], delta, CONFIDENCE))
+    return max(0.0, _at(chosen, scores[~even], included[~even], delta, confidence))
 
 
 def _at(at: float, scores: np.ndarray, included: np.ndarray, delta: float, confidence: float) -> float:

@@ -50,6 +50,7 @@ def sensitivity(
     *,
     clip_norm: float,
     neighbouring_relation: str = "replace_one",
+    within: tuple[float, float] = (-math.inf, math.inf),
     classes: int | None = None,
     examples: int = 3,
     ascent: int = 20,
@@ -61,10 +62,10 @@ def sensitivity(
     a model may treat the ends of a batch otherwise, then others that are drawn.  Replaced: by every label (``classes``
     K; by default those in ``y``) with the input scaled, blank, noise or another example's (of whole numbers, as of
     words, drawn from those in ``x``); then the best of these climbs, ``ascent`` random steps that are kept when they
-    help.  Removed, under "add_or_remove_one": they are left out.  The model, in the mode in which it came, is left as
-    it was, and what it draws is the same for D and D' (but where a gradient of D' is not finite all others' are found
-    once more, with other draws, so dropout can be flagged for nothing).  A sum that is not finite for one of them is
-    infinitely far.
+    help.  All of it stays ``within`` (lowest, highest) values that an input can have, (0, 1) for pixels.  Removed,
+    under "add_or_remove_one": they are left out.  The model, in the mode in which it came, is left as it was, and what
+    it draws is the same for D and D' (but where a gradient of D' is not finite all others' are found once more, with
+    other draws, so dropout can be flagged for nothing).  A sum that is not finite for one of them is infinitely far.
 
     ``summed`` is what noise of z·C is added to; a mean over the batch is multiplied by its size first.
     Raises ``ValueError`` for a clip norm that is not positive, no examples, a ``summed`` that returns something else,
@@ -78,6 +79,8 @@ def sensitivity(
         raise ValueError(
             f"neighbouring_relation: expected one of replace_one, add_or_remove_one; got {neighbouring_relation!r}"
         )
+    if not within[0] <= x.min() <= x.max() <= within[1]:
+        raise ValueError(f"within: expected bounds that x keeps to; got {within} of {x.min():g} to {x.max():g}")
     meter = _Meter(summed, model, x, y, clip_norm)
     if neighbouring_relation == "add_or_remove_one" and meter.draws:
         raise ValueError("neighbouring_relation: expected replace_one for a model that draws; got add_or_remove_one")
@@ -91,11 +94,12 @@ def sensitivity(
         best = None
         for label in range(classes or int(y.max()) + 1):
             for name, image in _candidates(x, i, draws) if x.is_floating_point() else _drawn(x, i, draws):
+                image = image.clamp(*within)
                 found = meter.replaced(i, image, label, f"example {i} {name}, label {label}")
                 best = max(best or (found, image, label), (found, image, label), key=lambda candidate: candidate[0])
         found, image, label = best
         for step in range(ascent):
-            moved = _moved(image, x, STEPS[step % len(STEPS)], draws)
+            moved = _moved(image, x, STEPS[step % len(STEPS)], draws).clamp(*within)
             higher = meter.replaced(i, moved, label, f"example {i} after {step + 1} steps up, label {label}")
             if higher > found:
                 found, image = higher, moved

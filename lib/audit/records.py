@@ -25,8 +25,8 @@ from lib.run import Run
 from lib.store import StoreError
 from lib.train import Training, dataset_of
 
-CANARIES = 5000
-ATTACK = f"{CANARIES} canaries in orthogonal coordinates, one run, last iterate (Steinke et al. 2023)"
+CANARIES, OF_ONE_RUN = 60_000, 5_000  # at most; where only the test of one run holds, more cost more δ than they tell
+ITERATES = {"last": "the last iterate", "transcript": "every iterate, by the likelihood ratio"}
 TOLERANCE = 1e-3  # relative, between the ε claimed then and now
 ROUNDING = 1e-6  # relative, between the same ε on two machines at most
 CANCELLED = "2026-11-22T13:39:31"  # until then norms of positions that cancel were not rounded up
@@ -41,8 +41,8 @@ Audit = dict[str, Any] | None  # {"epsilon", "confidence", "attack"}; None where
 
 def stored(records: Iterable[Record]) -> dict[Mechanism, Audit]:
     """What today's attack found, by mechanism, in those of ``records`` that have it."""
-    attacked = (record for record in records if (record["privacy"]["audited"] or {}).get("attack") == ATTACK)
-    return {_mechanism(record): record["privacy"]["audited"] for record in attacked}
+    found = ((record, record["privacy"]["audited"]) for record in records)
+    return {_mechanism(record): audit for record, audit in found if audit and audit["attack"] == attack(_run(record))}
 
 
 def block(record: Record, known: dict[Mechanism, Audit]) -> dict[str, Any]:
@@ -127,10 +127,28 @@ def _attacked(run: Run) -> bool:
     return canaries.fits(run) and bool(run.noise_multiplier)
 
 
+def attack(run: Run) -> str:
+    """The attack on a run, in words."""
+    tests = "one run (Steinke et al. 2023)"
+    if run.sampler in canaries.INDEPENDENT:
+        tests += " or as many runs (Clopper and Pearson)"
+    return f"up to {_canaries(run)} canaries in orthogonal coordinates, {ITERATES[_released(run)]}, as {tests}"
+
+
 def audited(run: Run, examples: int) -> Audit:
     """What the attack finds."""
-    found = canaries.attack(replace(run, **ANY), examples=examples, canaries=min(CANARIES, examples))
-    return {"epsilon": found.one_run(), "confidence": bounds.CONFIDENCE, "attack": ATTACK}
+    how = {"canaries": min(_canaries(run), examples), "released": _released(run)}
+    found = canaries.attack(replace(run, **ANY), examples=examples, **how)
+    return {"epsilon": found.epsilon(), "confidence": bounds.CONFIDENCE, "attack": attack(run)}
+
+
+def _canaries(run: Run) -> int:
+    return CANARIES if run.sampler in canaries.INDEPENDENT else OF_ONE_RUN
+
+
+def _released(run: Run) -> str:
+    """Every iterate, of which proofs are; of SI-DPSGD the last alone, which v1 tests, and which refutes its claim."""
+    return "last" if run.method == "si_dpsgd" else "transcript"
 
 
 def _settled(new: float | None, old: float | None) -> float | None:

@@ -38,8 +38,9 @@ class CorrelatedNoise(DPSGD):
         in_order = run.sampler == "fixed_order"
         period = Sampler(run.sampler, examples, run.batch_size).steps_per_epoch
         steps = run.epochs * period
-        spectrum = Spectrum(power=run.noise_power, steps=steps, bands=run.noise_bands, banded=BANDED[run.sampler])
-        moved = spectrum.sensitivity(period=period if in_order else steps)
+        how = {"bands": run.noise_bands, "banded": BANDED[run.sampler]}
+        self.spectrum = Spectrum(power=run.noise_power, steps=steps, **how)
+        moved = self.spectrum.sensitivity(period=period if in_order else steps)
         # The accountant counts K participations in a fixed order as √K, and those of Poisson sampling one by one.
         discount = moved / math.sqrt(run.epochs) if in_order else moved
         super().__init__(run, examples, model, discount=discount, groups=1 if in_order else run.noise_bands)
@@ -48,7 +49,7 @@ class CorrelatedNoise(DPSGD):
         if (turns := self.sampler.groups) > 1:  # so the account is of fewer steps, with a larger probability
             self.sensitivity += f", each of {turns} groups of examples sampled in one of {turns} steps"
         self._recursive = not in_order
-        weights = np.trim_zeros((-spectrum.strategy if self._recursive else spectrum.noise)[1:], "b")
+        weights = np.trim_zeros((-self.spectrum.strategy if self._recursive else self.spectrum.noise)[1:], "b")
         self._oldest_first = next(model.parameters()).new_tensor(weights[::-1].copy())
         self._past: dict[str, Tensor] = {}  # (bands − 1, parameters) of unit noise, the oldest overwritten
 

@@ -1,0 +1,90 @@
+"""What all iterates together tell of a canary: a score for each, the larger the more it looks included.
+
+A canary's gradient is constant, so in what a step releases its own row is, in units of the clip norm,
+
+    ``x_t = p_t + z_t Σ_k s'_k ξ_{t−k}``,  p_t = 1 where it takes part, else 0,  ξ ~ N(0, 1)
+
+with s' the coefficients of S⁻¹ (:class:`lib.accounting.Spectrum`; of DPSGD S is I).  S x has independent noise, and in
+it a participation in step t is the column S e_t.  With q_t the probability that an included canary takes part in step
+t, y = Sᵀ S x and n_t = ‖S e_t‖², the score is
+
+    ``Λ = Σ_t log(1 − q_t + q_t exp((y_t − n_t/2) / z_t²)) − (‖S q‖² − Σ_t n_t q_t²) / (2z²)``,
+
+the logarithm of the likelihood ratio, to which no test is superior: where the columns of its steps are orthogonal, so
+that the last term is zero, and in a fixed order, in which every q_t is 0 or 1.  Batches of a fixed size are taken for
+Poisson's, which costs a little power and no validity.  Under SI-DPSGD unknown participations add up in every iterate,
+and no such ratio is known; its score is Σ_t t·(θ_t − θ_0), every iterate by the participations to be expected so far.
+"""
+
+import numpy as np
+from scipy.signal import lfilter
+
+from lib.generators import generator
+from lib.methods.correlated_noise import CorrelatedNoise
+from lib.methods.dpsgd import DPSGD
+from lib.methods.si_dpsgd import SIDPSGD
+from lib.sampling import Sampler
+
+SURE = 1e-6  # a noise multiplier, below which all is as good as seen
+
+
+class Iterates:
+    """Scores (m,) of the canaries that are the examples with the numbers ``places`` (m,), step by step."""
+
+    def __init__(self, places: np.ndarray) -> None:
+        self._places = places
+        self._turns: np.ndarray | None = None  # in a fixed order: every example's step of the epoch
+        self._scores = np.zeros(len(places))
+        self._kept: list[tuple[np.ndarray, np.ndarray | float]] = []  # (x_t, q_t), where noise is correlated
+        self._method: DPSGD | None = None
+
+    def observe(self, method: DPSGD, moved: np.ndarray, gradient: np.ndarray, step: int) -> None:
+        """After ``step``: how far rows have ``moved`` from θ_0, and the released mean ``gradient`` along them, (m,)."""
+        self._method = method
+        if isinstance(method, SIDPSGD):
+            self._scores += (step + 1) * moved
+            return
+        clip_norm = method.clip_norm(step)
+        x, q = gradient * method.run.batch_size / clip_norm, self._chance(method.sampler, method.run.seed, step)
+        if isinstance(method, CorrelatedNoise):
+            self._kept.append((x, q))
+        else:
+            self._scores += log_ratio(q, x - 0.5, method.noise_std(step) / clip_norm)
+
+    def scores(self) -> np.ndarray:
+        """(m,), of the steps so far."""
+        if not self._kept:
+            return self._scores
+        x, q = (np.array(column) for column in zip(*self._kept, strict=True))
+        return correlated(x, q, self._method.spectrum.strategy[: len(x)], self._method.noise_multiplier(0))
+
+    def _chance(self, sampler: Sampler, seed: int, step: int) -> np.ndarray | float:
+        """q_t (m,), or one for all."""
+        if sampler.name == "fixed_order":
+            if self._turns is None:
+                self._turns = np.full(sampler.examples, -1)  # of those that sit out
+                for turn, batch in enumerate(sampler.epoch(generator(seed, "sampling"))):
+                    self._turns[batch.numpy()] = turn
+            return (self._turns[self._places] == step % sampler.steps_per_epoch).astype(float)
+        if sampler.groups == 1:
+            return sampler.sampling_prob
+        its_turn = self._places % sampler.groups == step % sampler.groups
+        return sampler.sampling_prob * sampler.groups * its_turn
+
+
+def log_ratio(q: np.ndarray | float, above: np.ndarray, z: float) -> np.ndarray:
+    """log(1 − q + q exp(``above`` ÷ z²)), elementwise."""
+    with np.errstate(divide="ignore"):  # q of 0 and 1
+        return np.logaddexp(np.log1p(-q), np.log(q) + above / max(z, SURE) ** 2)
+
+
+def correlated(x: np.ndarray, q: np.ndarray, strategy: np.ndarray, z: float) -> np.ndarray:
+    """Λ (m,) of x and q, (T, m), under the Toeplitz S whose first column is ``strategy`` (T,)."""
+
+    def times_s(columns: np.ndarray) -> np.ndarray:
+        return lfilter(strategy, [1.0], columns, axis=0)
+
+    y = times_s(times_s(x)[::-1])[::-1]
+    lengths = np.cumsum(strategy**2)[::-1, None]  # n_t
+    together = np.sum(times_s(q) ** 2 - lengths * q**2, axis=0)
+    return np.sum(log_ratio(q, y - lengths / 2, z), axis=0) - together / (2 * z**2)

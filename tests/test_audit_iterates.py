@@ -1,0 +1,146 @@
+"""The likelihood ratio of all iterates, against sums over every pattern of participations, and what it finds."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.linalg import toeplitz
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from test_audit_canaries import IN_ORDER, N, private, proven
+
+from lib.accounting import Spectrum
+from lib.audit import canaries, iterates, records
+from lib.audit.canaries import attack
+from lib.store import RESULTS, Store
+
+
+def by_hand(x: np.ndarray, q: np.ndarray, strategy: np.ndarray, z: float) -> float:
+    """log Σ_p P(p) N(x; p, z² S⁻¹ S⁻ᵀ) − log N(x; 0, …) over all participations p of one canary, x and q (T,)."""
+    inverse = np.linalg.inv(toeplitz(strategy, np.zeros_like(strategy)))
+    law = multivariate_normal(cov=z**2 * inverse @ inverse.T)
+    logs = []
+    for participations in product((0, 1), repeat=len(x)):
+        p = np.array(participations)
+        if probability := math.prod(np.where(p, q, 1 - q)):
+            logs.append(math.log(probability) + law.logpdf(x - p))
+    return float(logsumexp(logs) - law.logpdf(x))
+
+
+@pytest.mark.parametrize(
+    ("spectrum", "q"),
+    [
+        (Spectrum(power=0.5, steps=6), [0, 1, 0, 0, 1, 0]),
+        (Spectrum(power=0.5, steps=6, bands=2), [1, 0, 1, 0, 1, 0]),
+        (Spectrum(power=1.0, steps=6), [0, 0, 1, 0, 0, 1]),
+        (Spectrum(power=0.5, steps=6, bands=3, banded="strategy"), [0, 0.3, 0, 0, 0.3, 0]),
+        (Spectrum(power=0.25, steps=6, bands=2, banded="strategy"), [0.2, 0, 0.2, 0, 0.2, 0]),
+        (Spectrum(power=0.0, steps=6), [0.1] * 6),
+    ],
+    ids=str,
+)
+def test_it_is_the_sum_over_every_pattern_of_participations(spectrum, q):
+    q, x = np.array(q, dtype=float)[:, None].repeat(5, 1), 2 * np.random.default_rng(0).standard_normal((6, 5))
+    found = iterates.correlated(x, q, spectrum.strategy, 0.8)
+    assert found == pytest.approx([by_hand(x[:, i], q[:, i], spectrum.strategy, 0.8) for i in range(5)])
+
+
+WATCHED = {
+    "dpsgd": private(noise_multiplier_decay=0.9, clip_norm_decay=0.8),
+    "momentum": private(momentum=0.9, lr_schedule="linear"),
+    "individual clipping": private(
+        method="batch_clipping", sampler="without_replacement", neighbouring_relation="replace_one", mini_set_size=1
+    ),
+    "in a fixed order": private(**IN_ORDER),
+    "square root": private(
+        method="correlated_noise", noise_power=0.5, noise_multiplier=5.0, clip_norm_decay=0.8, **IN_ORDER
+    ),
+    "in turns": private(method="correlated_noise", noise_power=0.5, noise_bands=4),
+}
+
+
+@pytest.mark.parametrize("run", WATCHED.values(), ids=WATCHED)
+def test_what_it_sees_is_the_participation_under_noise_of_the_runs_size(run, monkeypatch):
+    """S x ÷ z has unit noise, and in the mean S q ÷ z of those included: nothing else, whatever the run decays."""
+    seen, correlated, log_ratio = [], iterates.correlated, iterates.log_ratio
+
+    def of_all(x, q, strategy, z):
+        s = toeplitz(strategy, np.zeros_like(strategy))
+        seen.extend(zip(s @ x / z, s @ q / z, strict=True))
+        return correlated(x, q, strategy, z)
+
+    def of_step(q, above, z):
+        seen.append(((above + 0.5) / z, q / z))
+        return log_ratio(q, above, z)
+
+    monkeypatch.setattr(iterates, "correlated", of_all)
+    if run.method != "correlated_noise":
+        monkeypatch.setattr(iterates, "log_ratio", of_step)
+    included = attack(run, examples=N, canaries=N, released="transcript").included
+    x = np.array([of_step for of_step, _ in seen])  # (T, m)
+    mean = np.array([np.broadcast_to(of_step, N) for _, of_step in seen])
+    absent, above = x[:, ~included], (x - mean)[:, included]
+    assert len(seen) == 100
+    assert absent.mean() == pytest.approx(0, abs=4 / absent.size**0.5)
+    assert absent.std(axis=1) == pytest.approx(1, abs=0.1)
+    assert above.mean() == pytest.approx(0, abs=6 / above.size**0.5)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_in_a_fixed_order_it_has_all_of_the_gdp_that_is_proven(power):
+    """Λ ~ N(±µ²/2, µ²), µ = ‖S π‖/z for participations π; in the first batch of the epoch that is what is proven."""
+    spectrum = Spectrum(power=power, steps=100)
+    z = spectrum.sensitivity(period=20) / 2
+    s = toeplitz(spectrum.strategy, np.zeros(100))
+    squares = [np.sum(s[:, first::20].sum(1) ** 2) / z**2 for first in range(20)]
+    assert max(squares) == pytest.approx(squares[0]) == pytest.approx(4)
+    run = private(method="correlated_noise", noise_power=power, noise_multiplier=z, **IN_ORDER)
+    found = attack(run, examples=N, canaries=N, released="transcript")
+    present, absent = found.scores[found.included], found.scores[~found.included]
+    assert present.mean() == pytest.approx(np.mean(squares) / 2, abs=0.25)
+    assert absent.mean() == pytest.approx(-np.mean(squares) / 2, abs=0.25)
+    assert absent.var() == pytest.approx(np.mean(squares) + np.var(squares) / 4, rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "in a fixed order", "square root", "in turns"])
+def test_it_finds_more_than_the_last_iterate_alone(name):
+    run = WATCHED[name]
+    found = {released: attack(run, examples=N, released=released) for released in canaries.RELEASED}
+    assert found["last"].one_run() < found["transcript"].one_run() <= proven(run)
+
+
+def test_a_canary_whose_batch_never_comes_tells_nothing():
+    """N = 2000 in batches of 300: the last 200 of the order sit out."""
+    run = private(**IN_ORDER, batch_size=300)
+    found = attack(run, examples=N, canaries=N, released="transcript")
+    assert (found.scores == 0).sum() == 200
+
+
+def test_without_noise_all_is_seen():
+    run = private(noise_multiplier=0.0, epochs=20)
+    found = attack(run, examples=N, canaries=N, released="transcript")
+    assert np.median(found.scores[found.included]) > 1e9
+    assert np.median(found.scores[~found.included]) < 0
+
+
+def test_both_tests_share_the_failures(monkeypatch):
+    asked = []
+    monkeypatch.setattr(canaries.bounds, "one_run", lambda *_, delta, confidence: asked.append(confidence) or 1.0)
+    monkeypatch.setattr(canaries.bounds, "threshold", lambda *_, delta, confidence: asked.append(confidence) or 2.0)
+    scores, included = np.zeros(4), np.array([True, False, True, False])
+    assert canaries.Attack(scores, included, 1e-5, "poisson").epsilon() == 2.0
+    assert asked == pytest.approx([0.975, 0.975])
+    assert canaries.Attack(scores, included, 1e-5, "without_replacement").epsilon() == 1.0
+    assert asked[2:] == [0.95]
+
+
+def test_the_stored_audits_are_of_every_iterate_but_for_si_dpsgd():
+    methods = set()
+    for _, record in Store(RESULTS).filed():
+        if audit := record["privacy"]["audited"]:
+            last = record["run"]["method"] == "si_dpsgd"
+            assert ("the last iterate" if last else "every iterate") in audit["attack"], record["id"]
+            assert audit["attack"] == records.attack(records._run(record))
+            methods.add(record["run"]["method"])
+    assert methods == {"dpsgd", "si_dpsgd", "correlated_noise", "batch_clipping"}
