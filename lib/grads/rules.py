@@ -43,11 +43,7 @@ def layer_norm(layer: nn.LayerNorm, inputs: list[Tensor], gradients: list[Tensor
 
 def group_norm(layer: nn.GroupNorm, inputs: list[Tensor], gradients: list[Tensor]) -> dict[str, Contraction]:
     """y = γ x̂ + β, one γ and β for each of C channels; x (B, C, …)."""
-
-    def reduce(values: Tensor) -> Tensor:
-        return values.reshape(len(values), layer.num_channels, -1).sum(2)
-
-    return _affine(lambda x: F.group_norm(x, layer.num_groups, eps=layer.eps), reduce, inputs, gradients)
+    return _affine(lambda x: F.group_norm(x, layer.num_groups, eps=layer.eps), _by_channel, inputs, gradients)
 
 
 def batch_norm(
@@ -58,19 +54,17 @@ def batch_norm(
     def normalise(x: Tensor) -> Tensor:
         return F.batch_norm(x, layer.running_mean, layer.running_var, eps=layer.eps)
 
-    def reduce(values: Tensor) -> Tensor:
-        return values.reshape(len(values), layer.num_features, -1).sum(2)
-
-    return _affine(normalise, reduce, inputs, gradients)
+    return _affine(normalise, _by_channel, inputs, gradients)
 
 
 def channel_affine(layer: ChannelAffine, inputs: list[Tensor], gradients: list[Tensor]) -> dict[str, Contraction]:
     """y = γ x + β, one of each for every channel; x (B, C, …)."""
+    return _affine(torch.clone, _by_channel, inputs, gradients)
 
-    def reduce(values: Tensor) -> Tensor:
-        return values.reshape(len(values), len(layer.weight), -1).sum(2)
 
-    return _affine(torch.clone, reduce, inputs, gradients)
+def _by_channel(values: Tensor) -> Tensor:
+    """(B, C, …) summed over positions, (B, C)."""
+    return values.reshape(*values.shape[:2], -1).sum(2)
 
 
 def _affine(
