@@ -10,7 +10,7 @@ from conftest import make_record
 from scipy.stats import sem, ttest_ind_from_stats
 
 from lib import claims, registry, report, tables
-from lib.claims import Verdict, _comparison, _level, noise_robustness, verdict
+from lib.claims import Verdict, _comparison, noise_robustness, verdict
 from lib.store import Store
 
 TABLE, FIGURE = tables.load("mnist_noise"), tables.load("mnist_convergence")
@@ -41,6 +41,12 @@ def changed(cells, value):
 def test_claims_about_the_table_hold_on_the_printed_numbers_and_are_open_without(claim, fill, tmp_path):
     assert claim.judge("cpu", fill(TABLE, lambda *_: None)).status == "open"
     assert claim.judge("cpu", fill(TABLE, as_printed, seeds=2)).status == "holds"
+
+
+@pytest.mark.parametrize(("short", "status"), [(0.3, "holds"), (0.4, "fails")])
+def test_noise_free_accuracy_may_be_three_tenths_short(short, status, fill):
+    store = fill(TABLE, lambda row, column, _: None if column else [TABLE.printed[row, 0.0].mean - short], tier="paper")
+    assert BY_NAME["Noise-free accuracy"].judge("paper", store).status == status
 
 
 @pytest.mark.parametrize(
@@ -287,10 +293,10 @@ class TestAbove:
         assert claims.above(cell(95.0), cell(92.0), margin=4.0)[0] is False
 
     def test_less_than_the_papers_scale_refutes_no_level(self):
-        assert _level.reached(cell(94.0), "paper")[0] is False
-        assert _level.reached(cell(94.0), "cpu")[0] is None
-        assert _level.reached(cell(94.0), "cpu", tolerance=1.0)[0] is True
-        assert _level.reached(cell(0.0, n=0), "paper")[0] is None
+        assert claims.limited((False, "behind"), "paper") == (False, "behind")
+        assert claims.limited((False, "behind"), "cpu") == (None, "behind (tier cpu is less than the paper's: open)")
+        assert claims.limited((True, "ahead"), "cpu") == (True, "ahead")
+        assert claims.limited((None, "missing"), "cpu") == (None, "missing")
 
 
 @pytest.mark.parametrize("name", sorted({claim.table for claim in claims.every()}))

@@ -18,7 +18,7 @@ def alike(of_row: Sequence[dict], tier: str, *, of: int) -> tuple[bool | None, s
         why = next(filter(None, (_unsure(*pair) for pair in permutations(of_row, 2))), "")
     else:
         why = doubt(beyond, worst) if clear(beyond, best, worst, of=of) else " (not told apart from the limit)"
-    return (None, why) if why else limited(beyond <= 0, tier)
+    return (None, why) if why else limited((beyond <= 0, ""), tier)
 
 
 def _unsure(one: dict, other: dict) -> str:

@@ -9,16 +9,12 @@ from lib.store import Store
 from lib.tables import Column, Row
 
 
-def limited(ok: bool | None, tier: str) -> tuple[bool | None, str]:
-    """``ok``; but runs that are shorter than the paper's, on less data or of smaller networks, refute no level."""
+def limited(part: Part, tier: str) -> Part:
+    """The same; but runs that are shorter than the paper's, on less data or of smaller networks, refute no level."""
+    ok, text = part
     if ok is False and tier != "paper":
-        return None, f" (tier {tier} is less than the paper's: open)"
-    return ok, ""
-
-
-def reached(cell: dict, tier: str, tolerance: float = 0.0) -> tuple[bool | None, str]:
-    """Whether the cell is at least as accurate as what is printed, less ``tolerance`` points."""
-    return limited(cell["mean"] >= cell["printed"].mean - tolerance if cell["n"] else None, tier)
+        return None, f"{text} (tier {tier} is less than the paper's: open)"
+    return part
 
 
 def printed_reached(
@@ -27,17 +23,17 @@ def printed_reached(
     tier: str,
     store: Store,
     *,
+    tolerance: float = 0.0,
     beside: Callable[[str, Store], Sequence[Part]] = lambda tier, store: (),
-    **how: float,
 ) -> Verdict:
-    """Whether each of the cells is at least as accurate as what is printed there.  ``beside``: others, in evidence that
-    decides nothing."""
+    """Whether each of the cells is at least as accurate as what is printed there, less ``tolerance`` points.
+    ``beside``: others, in evidence that decides nothing."""
     of_table, parts = cells(name, tier, store), []
     for row, column in found:
         cell = of_table[row, column]
-        ok, why = reached(cell, tier, **how)
+        ok = cell["mean"] >= cell["printed"].mean - tolerance if cell["n"] else None
         at = f" at {head(name, column)}" if len({c for _, c in found}) > 1 else ""
-        parts.append((ok, f"{row}{at}: {told(cell)}, printed {cell['printed'].text}{why}"))
+        parts.append(limited((ok, f"{row}{at}: {told(cell)}, printed {cell['printed'].text}"), tier))
     return verdict(parts, beside=beside(tier, store))
 
 
@@ -55,7 +51,7 @@ def best_reached(name: str, rows: Sequence[Row], printed: Row, tier: str, store:
             continue
         best = max(run, key=lambda row: found[row, column]["mean"])
         gap = found[best, column]["mean"] - number.mean
-        ok, why = limited(gap >= 0, tier)
+        ok, why = limited((gap >= 0, ""), tier)
         if ok and not clear(gap, found[best, column], of=len(run)):
             ok, why = None, f" (not told apart, as the best of {len(run)} rows)"
         if ok is False and len(run) < len(rows):

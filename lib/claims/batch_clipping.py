@@ -38,10 +38,9 @@ def _above(
     of bc's epochs.
     ``beside``: pairs that bc does not speak of.
     """
-    judged = []
-    for ok, text in pairs_told(name, pairs, column, tier, store, margin, of=len(pairs)):
-        ok, why = limited(ok, tier) if margin else (ok, "")
-        judged.append((ok, text + why))
+    judged = pairs_told(name, pairs, column, tier, store, margin, of=len(pairs))
+    if margin:
+        judged = [limited(part, tier) for part in judged]
     return verdict(judged, beside=pairs_told(name, beside, column, tier, store, margin))
 
 
@@ -90,7 +89,7 @@ def _about_five(tier: str, store: Store) -> Verdict:
     if one["n"] and other["n"]:
         off = abs(one["mean"] - other["mean"] - 5.0)
         apart = clear(off - ABOUT, one, other)
-        ok, why = limited(off <= ABOUT, tier) if apart else (None, f" (not told apart from 5 ± {ABOUT:g} points)")
+        ok, why = limited((off <= ABOUT, ""), tier) if apart else (None, f" (not told apart from 5 ± {ABOUT:g} points)")
     after = f" after {one['epochs']:g} epochs" if one["n"] else ""
     beside = pairs_told("bc_batch_norm", [("BN-LeNet-5", "LeNet-5 without BN")], 64, tier, store)
     text = f"convnet {told(one)}{after}, convnet without BN {told(other)}{why}"

@@ -31,9 +31,8 @@ def _best(
         for column in columns:
             one, other = found[row, best], found[row, column]
             ok, why = above(one, other, of=len(columns))
-            ok, less = limited(ok, tier)
             of_two = f"{head(name, best)} {told(one)}, {head(name, column)} {told(other)}"
-            parts.append((ok, f"{row}: {of_two}{why}{less}"))
+            parts.append(limited((ok, f"{row}: {of_two}{why}"), tier))
         return parts
 
     return verdict(compared(others), beside=compared(beside))
@@ -42,9 +41,8 @@ def _best(
 def _sensitive(tier: str, store: Store) -> Verdict:
     """Whether noise costs convnet fewer points than ResNet-18."""
     rows = ("convnet, C = .14", "resnet-18, C = .095")
-    ok, text = loses_less("bc_noise", cells("bc_noise", tier, store), *rows, SIGMAS)
-    ok, less = limited(ok, tier)
-    return verdict([(ok, text + less)])
+    part = loses_less("bc_noise", cells("bc_noise", tier, store), *rows, SIGMAS)
+    return verdict([limited(part, tier)])
 
 
 CLAIMS = (

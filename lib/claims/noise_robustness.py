@@ -157,11 +157,8 @@ def _dropped(
 
 def unharmed(name: str, rows: tuple[Row, ...], most: float, tier: str, store: Store) -> Verdict:
     """Whether noise of no σ costs a row more than so many points."""
-    parts, noisy = [], tables.load(name).columns[1:]
-    for ok, text in _dropped(name, rows, most, tier, store, columns=noisy):
-        ok, why = limited(ok, tier)
-        parts.append((ok, text + why))
-    return verdict(parts)
+    parts = _dropped(name, rows, most, tier, store, columns=tables.load(name).columns[1:])
+    return verdict([limited(part, tier) for part in parts])
 
 
 def _harmed(tier: str, store: Store) -> Verdict:

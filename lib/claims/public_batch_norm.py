@@ -54,8 +54,7 @@ def _improves(tier: str, store: Store) -> Verdict:
     """Whether v2's two normalised rows are more accurate than the plain one; ours with batch norm has fewer epochs."""
     parts = []
     for ok, text, row, _ in compared(TABLE, [(LN, PLAIN), (BN, PLAIN)], tier, store):
-        ok, less = limited(ok, tier) if row == BN else (ok, "")
-        parts.append((ok, text + less))
+        parts.append(limited((ok, text), tier) if row == BN else (ok, text))
     return verdict(parts, beside=[part[:2] for part in compared(TABLE, [(GN, PLAIN)], tier, store)])
 
 
@@ -64,8 +63,7 @@ def _gained(column: float, points: float, tier: str, store: Store) -> Part:
     found = cells(TABLE, tier, store)
     one, other = found[BN, column], found[PLAIN, column]
     ok, why = above(one, other, margin=points / 2, of=len(GAINS))
-    ok, less = limited(ok, tier)
-    return ok, f"{head(TABLE, column)}: {BN} {told(one)}, {PLAIN} {told(other)}{why}{less}"
+    return limited((ok, f"{head(TABLE, column)}: {BN} {told(one)}, {PLAIN} {told(other)}{why}"), tier)
 
 
 def _large_impact(tier: str, store: Store) -> Verdict:
@@ -77,9 +75,8 @@ def _large_impact(tier: str, store: Store) -> Verdict:
     for column, points in large.items():
         one, other = found[normed, column], found[plain, column]
         ok, why = above(one, other, margin=points / 2, of=len(large))
-        ok, less = limited(ok, tier)
-        at = head(TEXTS, column)
-        parts.append((ok, f"{at}: {normed} {told(one)}, {plain} {told(other)}, printed {points:+.2f}{why}{less}"))
+        text = f"{head(TEXTS, column)}: {normed} {told(one)}, {plain} {told(other)}, printed {points:+.2f}{why}"
+        parts.append(limited((ok, text), tier))
     return verdict(parts)
 
 

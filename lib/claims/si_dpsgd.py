@@ -90,8 +90,7 @@ def points_ahead(
     ok, why = above(*of_best, points)
     if ok and not clear(of_best[0]["mean"] - of_best[1]["mean"] - points, *of_best, of=len(own)):
         ok, why = None, f" (not told apart, as the best of {len(own)} rows)"
-    ok, less = limited(ok, tier)
-    return verdict([(ok, text + why + less)])
+    return verdict([limited((ok, text + why), tier)])
 
 
 def _hardly_any_gap(tier: str, store: Store) -> Verdict:
@@ -103,8 +102,8 @@ def _hardly_any_gap(tier: str, store: Store) -> Verdict:
     for column in finite:
         private = found[BATCH_NORM, column]
         ok, why = above(private, free, -GAP, of=len(finite))
-        ok, less = limited(ok, tier)
-        parts.append((ok, f"{head(TABLE, column)}: {told(private)}, the best at ε = ∞ {told(free)}{why}{less}"))
+        text = f"{head(TABLE, column)}: {told(private)}, the best at ε = ∞ {told(free)}{why}"
+        parts.append(limited((ok, text), tier))
     return verdict(parts)
 
 

@@ -48,8 +48,8 @@ def _norm_protects(pairs: dict[str, str], tier: str, store: Store) -> Verdict:
 
 def _not_random(tier: str, store: Store) -> Verdict:
     cell = cells(NOISE, tier, store)["ResNet-18", 1.0]
-    ok, why = limited(cell["mean"] >= NO_CONVERGENCE if cell["n"] else None, tier)
-    return verdict([(ok, f"ResNet-18 at σ = 1: {told(cell)}{why}")])
+    ok = cell["mean"] >= NO_CONVERGENCE if cell["n"] else None
+    return verdict([limited((ok, f"ResNet-18 at σ = 1: {told(cell)}"), tier)])
 
 
 def _smaller_gap(tier: str, store: Store) -> Verdict:
@@ -99,13 +99,10 @@ def _only_with_si(tier: str, store: Store) -> Verdict:
     Below the papers' scale DPSGD decides nothing: a narrow network that trains is not as deep, and one that does not
     has had few epochs.
     """
-    parts, finite = [], cifar10_si_dpsgd.COLUMNS[1:]
+    finite = cifar10_si_dpsgd.COLUMNS[1:]
     dpsgd = [(ok and tier == "paper", text) for ok, text in untrained(SI, DPSGD_ROWS, finite, tier, store)]
     trained = [(None if ok is None else not ok, text) for ok, text in untrained(SI, SI_ROWS, finite, tier, store)]
-    for ok, text in dpsgd + trained:
-        ok, why = limited(ok, tier)
-        parts.append((ok, text + why))
-    return verdict(parts)
+    return verdict([limited(part, tier) for part in dpsgd + trained])
 
 
 CLAIMS = (
