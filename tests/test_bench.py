@@ -41,7 +41,7 @@ def test_ratios_are_taken_within_a_round(monkeypatch):
 
         return once
 
-    found = bench.ratios({"base": takes(1.0), "other": takes(1.5, last=True)}, rounds=20)
+    found = bench.ratios({"base": takes(1.0), "other": takes(1.5, last=True)}, rounds=20, batch_size=8)
     assert found["base"]["ratio"] == pytest.approx(1.0)
     assert [found["other"][k] for k in ("low", "ratio", "high")] == pytest.approx([1.5] * 3)
 

@@ -37,8 +37,9 @@ class NotHereError(Exception):
     """Why a bench can tell nothing on this machine."""
 
 
-def ratios(steps: dict[str, Step], *, rounds: int) -> dict[str, Numbers]:
-    """Median and quartiles of each variant's time over that of the first one in the same round; milliseconds."""
+def ratios(steps: dict[str, Step], *, rounds: int, batch_size: int) -> dict[str, Numbers]:
+    """Median and quartiles of each variant's time over that of the first one in the same round; milliseconds; and the
+    ``batch_size``, which is told beside them."""
     seconds = {name: [] for name in steps}
     for round_ in range(WARM_UP + rounds):
         for name, once in steps.items():
@@ -53,6 +54,7 @@ def ratios(steps: dict[str, Step], *, rounds: int) -> dict[str, Numbers]:
     for name, taken in seconds.items():
         low, middle, high = np.quantile(np.divide(taken, base), [0.25, 0.5, 0.75])
         result[name] = {"ratio": middle, "low": low, "high": high, "milliseconds": 1e3 * float(np.median(taken))}
+        result[name]["batch_size"] = batch_size
     return result
 
 

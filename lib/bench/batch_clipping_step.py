@@ -58,6 +58,5 @@ def measure(device: torch.device, *, rounds: int | None = None) -> dict[str, dic
     results = {}
     for network, (_, size, default, _) in NETWORKS.items():
         steps = {variant: step(network, variant, device) for variant in VARIANTS}
-        found = ratios(steps, rounds=rounds or default)
-        results[network] = {variant: numbers | {"batch_size": size} for variant, numbers in found.items()}
+        results[network] = ratios(steps, rounds=rounds or default, batch_size=size)
     return results

@@ -47,8 +47,7 @@ def measure(
                 for variant in variants
                 for process, pool in pools.items()
             }
-            found = ratios(steps, rounds=rounds)
-            results[name] = {variant: numbers | {"batch_size": size} for variant, numbers in found.items()}
+            results[name] = ratios(steps, rounds=rounds, batch_size=size)
     return results
 
 

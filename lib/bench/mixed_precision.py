@@ -40,6 +40,6 @@ def measure(device: torch.device, *, rounds: int | None = None) -> dict[str, dic
         raise NotHereError("this processor emulates bfloat16, which is slower than float32")
     results = {}
     for network, (_, default, _) in NETWORKS.items():
-        found = ratios({p: step(network, p, device) for p in PRECISIONS}, rounds=rounds or default)
-        results[network] = {precision: numbers | {"batch_size": BATCH} for precision, numbers in found.items()}
+        steps = {precision: step(network, precision, device) for precision in PRECISIONS}
+        results[network] = ratios(steps, rounds=rounds or default, batch_size=BATCH)
     return results

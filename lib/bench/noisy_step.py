@@ -51,5 +51,5 @@ def measure(device: torch.device, *, rounds: int = ROUNDS) -> dict[str, dict[str
             networks[variant] = models.build(name, norm="batch").to(device)
             set_weight_noise(networks[variant], std, generator=generator(0, "weight noise", device))
         steps = {variant: step(model, run, x, y) for variant, model in networks.items()}
-        results[name] = {v: numbers | {"batch_size": BATCH} for v, numbers in ratios(steps, rounds=rounds).items()}
+        results[name] = ratios(steps, rounds=rounds, batch_size=BATCH)
     return results

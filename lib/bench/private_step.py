@@ -153,7 +153,8 @@ def measure(device: torch.device, networks: dict[str, tuple[int, int]] = NETWORK
     for name, (size, rounds) in networks.items():
         makes = {variant: partial(make, name) for variant, make in variants().items()}
         memory = peak_memory(makes, size, device)
-        results[name] = ratios({variant: make(size, device) for variant, make in makes.items()}, rounds=rounds)
+        steps = {variant: make(size, device) for variant, make in makes.items()}
+        results[name] = ratios(steps, rounds=rounds, batch_size=size)
         for variant, numbers in results[name].items():
-            numbers |= memory[variant] | {"batch_size": size}
+            numbers |= memory[variant]
     return results

@@ -89,13 +89,10 @@ def tested(loop: bool, device: torch.device) -> Step:
 
 def measure(device: torch.device, *, rounds: int = ROUNDS, size: int = BATCH) -> dict[str, dict[str, Numbers]]:
     """{"LeNet-5, a step" | "LeNet-5, v2's test phase": {variant: numbers}}."""
-    steps = ratios({variant: step(variant, size, device) for variant in STEPS}, rounds=rounds)
+    steps = ratios({variant: step(variant, size, device) for variant in STEPS}, rounds=rounds, batch_size=size)
     memory = peak_memory({variant: partial(step, variant) for variant in STEPS}, size, device)
     for variant, numbers in steps.items():
-        numbers |= memory[variant] | {"batch_size": size}
+        numbers |= memory[variant]
     loops = {"in batches": tested(loop=False, device=device), "one image at a time": tested(loop=True, device=device)}
-    test = ratios(loops, rounds=min(rounds, TEST_ROUNDS))
-    return {
-        "LeNet-5, a step": steps,
-        "LeNet-5, v2's test phase": {name: numbers | {"batch_size": TEST_IMAGES} for name, numbers in test.items()},
-    }
+    test = ratios(loops, rounds=min(rounds, TEST_ROUNDS), batch_size=TEST_IMAGES)
+    return {"LeNet-5, a step": steps, "LeNet-5, v2's test phase": test}

@@ -101,7 +101,5 @@ def _measure(device: torch.device, rounds: int, seeds: int) -> dict[str, dict[st
             }
             if by_workers is not None:
                 steps["by workers"] = by_workers(kind)
-            found = ratios(steps, rounds=rounds)
-            name = f"{seeds * len(NOISE)} × LeNet-5 {kind}"
-            results[name] = {variant: numbers | {"batch_size": BATCH} for variant, numbers in found.items()}
+            results[f"{seeds * len(NOISE)} × LeNet-5 {kind}"] = ratios(steps, rounds=rounds, batch_size=BATCH)
     return results
