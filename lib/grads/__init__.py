@@ -18,7 +18,7 @@ third, ``joint`` (:mod:`lib.grads.joint`), is for losses that depend on each oth
 be asked for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -30,13 +30,12 @@ from lib.grads import fast, joint, reference, uses
 from lib.grads.fast import trained_layers as trained_layers
 from lib.grads.groups import Group as Group
 from lib.grads.groups import Groups
+from lib.grads.looks import Loss
 from lib.grads.mini_set import clipped_mean as clipped_mean
 from lib.grads.uses import check_buffers as check_buffers
 from lib.layers import WithPublic
 
 IMPLEMENTATIONS = {"fast": fast.clipped_sum, "reference": reference.clipped_sum, "joint": joint.clipped_sum}
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def clipped_sum(

@@ -5,7 +5,6 @@ Neither pass is done per example, and no example's gradient is formed where its 
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +14,7 @@ from torch.nn.modules.module import _global_forward_hooks
 
 from lib.grads import reference, uses
 from lib.grads.groups import Groups
+from lib.grads.looks import Loss
 from lib.grads.rules import least_dims, rule_for
 from lib.grads.trials import keep_in_order
 from lib.grads.uses import NotSupportedError
@@ -36,13 +36,7 @@ class Calls:
     shapes: list[torch.Size] = field(default_factory=list)
 
 
-def clipped_sum(
-    model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    x: Tensor,
-    y: Tensor,
-    groups: Groups,
-) -> tuple[dict[str, Tensor], Tensor]:
+def clipped_sum(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, groups: Groups) -> tuple[dict[str, Tensor], Tensor]:
     """Sums of the clipped gradients, and the norms (B, groups) before clipping.
 
     A model is handed to the reference, with a warning, if it has trainable parameters in a layer that has no rule, or a
@@ -58,13 +52,7 @@ def clipped_sum(
 
 
 def by_layers(
-    model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    x: Tensor,
-    y: Tensor,
-    groups: Groups,
-    *,
-    joint: bool = False,
+    model: nn.Module, loss: Loss, x: Tensor, y: Tensor, groups: Groups, *, joint: bool = False
 ) -> tuple[dict[str, Tensor], Tensor]:
     """The same, or ``NotSupportedError``; ``joint``: losses may depend on other examples, if no gradient does."""
     calls, losses = forward(model, trained_layers(model), loss, x, y)
@@ -144,7 +132,7 @@ def check_layers(model: nn.Module, layers: dict[str, nn.Module]) -> None:
 
 
 def forward(
-    model: nn.Module, layers: dict[str, nn.Module], loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor
+    model: nn.Module, layers: dict[str, nn.Module], loss: Loss, x: Tensor, y: Tensor
 ) -> tuple[list[Calls], Tensor]:
     """What each of the ``layers`` saw in one pass, and its losses (B,); ``NotSupportedError`` if that is not all."""
     check_layers(model, layers)

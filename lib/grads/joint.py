@@ -8,7 +8,6 @@ examples that share statistics; groups that share none take the same passes.  Al
 inputs in common, which a layer's weight gradient is then contracted with (:class:`~lib.grads.contractions.Shared`).
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -20,12 +19,11 @@ from lib.grads import fast, reference, uses
 from lib.grads.contractions import Contraction, Materialised, Shared
 from lib.grads.convolution import patches, weight_gradient
 from lib.grads.groups import Groups
+from lib.grads.looks import Loss
 from lib.layers import ChannelAffine, NoisyConv2d, NoisyLinear, WithPublic
 
 
-def clipped_sum(
-    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, groups: Groups
-) -> tuple[dict[str, Tensor], Tensor]:
+def clipped_sum(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, groups: Groups) -> tuple[dict[str, Tensor], Tensor]:
     """Sums of the clipped gradients, and the norms (B, groups) before clipping.
 
     Where the statistics are constants of the gradient, each loss reaches the parameters through its own example alone,
@@ -65,19 +63,14 @@ def clipped_sum(
 
 
 def _in_parts(
-    model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    x: Tensor,
-    y: Tensor,
-    groups: Groups,
-    sizes: list[int],
+    model: nn.Module, loss: Loss, x: Tensor, y: Tensor, groups: Groups, sizes: list[int]
 ) -> tuple[dict[str, Tensor], Tensor]:
     parts = zip(x.split(sizes), y.split(sizes), strict=True)
     totals, norms = zip(*(clipped_sum(model, loss, *part, groups) for part in parts), strict=True)
     return {name: sum(of_part[name] for of_part in totals) for name in totals[0]}, torch.cat(norms)
 
 
-def per_loss(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> dict[str, Tensor]:
+def per_loss(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     """``{parameter name: gradients (B, *shape)}``: one pass forward, and one backward for each loss; the reference."""
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     losses, pull_back = vjp(lambda parameters: loss(functional_call(model, parameters, (x,)), y), trainable)

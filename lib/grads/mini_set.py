@@ -4,17 +4,18 @@ It costs an ordinary backward pass, and what happens inside the mini-set (batch 
 is at most C, so replacing one example moves it by at most 2C.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from lib.grads.groups import Groups
+from lib.grads.looks import Loss
 
 
 def clipped_mean(
     model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     x: Tensor,
     y: Tensor,
     groups: Groups,

@@ -4,17 +4,16 @@ It is right for any model that ``vmap`` takes; of others, as ``nn.GRU`` or ``Emb
 The noise that a layer draws is the same for all examples of a batch, as in an ordinary forward pass.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from lib.grads.contractions import squares_of_vectors
 from lib.grads.groups import Groups
+from lib.grads.looks import Loss
 
 
-def per_example(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> dict[str, Tensor]:
+def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     """``{parameter name: gradients (B, *shape)}``; x (B·r, …), y (B,)."""
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     fixed = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad}
@@ -27,9 +26,7 @@ def per_example(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: T
     return vmap(grad(loss_of_one), in_dims=(None, 0, 0), randomness="same")(trainable, x.unflatten(0, (len(y), -1)), y)
 
 
-def clipped_sum(
-    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, groups: Groups
-) -> tuple[dict[str, Tensor], Tensor]:
+def clipped_sum(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, groups: Groups) -> tuple[dict[str, Tensor], Tensor]:
     """Sums of the clipped gradients, and the norms (B, groups) before clipping."""
     return clipped(per_example(model, loss, x, y), groups)
 

@@ -4,7 +4,7 @@ A small network leaves a GPU idle for most of a step; R of them, their parameter
 one.  ``values`` are ``{name: (R, *shape)}``, every network's parameters and buffers; x is (R, B, …), y (R, B).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,9 @@ from torch.func import functional_call, grad, vmap
 
 from lib.grads.contractions import squares_of_vectors
 from lib.grads.groups import LEAST, SMALLEST
+from lib.grads.looks import Loss
 from lib.layers import noisy_parameters, without_noise
 
-Loss = Callable[[Tensor, Tensor], Tensor]
 Values = Mapping[str, Tensor]
 
 
