@@ -49,10 +49,10 @@ SMOKE_DATA = {"cifar10": "digits_rgb", "mnist": "digits"}
 PUBLIC = {"digits": (143, 64), "digits_rgb": (143, 64), "mnist": (6000, 1000), "cifar10": (5000, 1000)}
 
 
-def sgd(network: str, tier: str, *, seed: int, batch_size: int, gradient_norms: bool = False, **changes: Any) -> Run:
+def sgd(network: str, tier: str, *, seed: int, batch_size: int, gradient_norms: bool) -> Run:
     """Ordinary training, with the layers' gradient norms in the record if asked for."""
-    settings = _settings(network, tier) | {"gradient_norm_examples": _norm_examples(network, tier, gradient_norms)}
-    return Run(**(settings | {"seed": seed, "batch_size": batch_size} | changes))
+    examples = _norm_examples(network, tier) if gradient_norms else 0
+    return Run(seed=seed, batch_size=batch_size, gradient_norm_examples=examples, **_settings(network, tier))
 
 
 def private(
@@ -82,10 +82,8 @@ def private(
         "accountant": "clt",
     }
     if layerwise:
-        settings |= {
-            "layers": NETWORKS[network].layers,
-            "gradient_norm_examples": _norm_examples(network, tier, True),
-        }
+        examples = _norm_examples(network, tier)
+        settings |= {"layers": NETWORKS[network].layers, "gradient_norm_examples": examples}
     if individual and settings["norm"] == "batch":
         settings |= {"norm": "instance", "test_statistics": "batch"}
         if tier == "smoke":  # of 8×8 images the last map is 1×1, which normalised by itself is 0
@@ -118,6 +116,6 @@ def _dataset(network: str, tier: str) -> str:
     return SMOKE_DATA[dataset] if tier == "smoke" else dataset
 
 
-def _norm_examples(network: str, tier: str, asked: bool) -> int:
+def _norm_examples(network: str, tier: str) -> int:
     everything, some = PUBLIC[_dataset(network, tier)]
-    return 0 if not asked else everything if tier == "paper" else some
+    return everything if tier == "paper" else some
