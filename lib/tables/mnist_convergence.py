@@ -5,6 +5,8 @@ The text: "models with different values of noise converge to the same accuracy, 
 is a statement about one step size; both readings are here: one step size for all σ, and one searched for each.
 """
 
+from dataclasses import replace
+
 from lib.run import Run
 from lib.tables import Table, mnist_noise
 
@@ -18,20 +20,11 @@ _EPOCHS = {"smoke": (2, 2, 2, 2), "cpu": (48, 24, 12, 6), "paper": (300, 100, 50
 
 def cell(row: str, column: float, *, seed: int, tier: str, lr: float = LR) -> Run:
     """Constant step size, so that no schedule decides when a curve flattens; validation examples, as in the figure."""
-    size = mnist_noise.SIZES[tier]
     *one_lr, searched = _EPOCHS[tier]
     epochs = searched if row == SEARCHED_LR else one_lr[(column < 10.0) + (column < 5.0)]
-    return Run(
-        dataset=size.dataset,
-        model="lenet5",
-        norm="batch",
-        weight_noise_std=column,
-        lr=lr,
-        epochs=epochs,
-        batch_size=size.batch_size,
-        validation_examples=size.validation_examples,
-        seed=seed,
-    )
+    run = mnist_noise.TABLE.cell("BN-LeNet-5", column, seed=seed, tier=tier, lr=lr)
+    examples = mnist_noise.SIZES[tier].validation_examples
+    return replace(run, lr_schedule="constant", epochs=epochs, validation_examples=examples)
 
 
 def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
