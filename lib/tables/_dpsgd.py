@@ -5,6 +5,7 @@ one (v1 leaves η_t open), no momentum, as in v1's algorithm 1, and the clip nor
 """
 
 from dataclasses import replace
+from typing import Any
 
 from lib.run import Run
 
@@ -12,6 +13,11 @@ METHODS = {
     "dpsgd": {"clip_norm": 0.5, "momentum": 0.9, "lr_schedule": "linear", "accountant": "pld"},
     "si_dpsgd": {"clip_norm": 3.1, "accountant": "rdp_2020"},
 }
+
+
+def private(method: str, epsilon: float) -> dict[str, Any]:
+    """The fields of a run that say how ``method`` keeps to ``epsilon``."""
+    return {"method": method, "sampler": "poisson", "optimizer": "sgd", "epsilon": epsilon} | METHODS[method]
 
 
 def without_momentum(run: Run) -> Run:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, agnews_noise, printed
-from lib.tables._dpsgd import METHODS, regime
+from lib.tables._dpsgd import private, regime
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05)
 ROWS = {
@@ -67,8 +67,7 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: int, **settings: An
     settings |= {"model": "bilstm", "norm": norm, "epochs": epochs}
     if epsilon is None:
         return Run(lr_schedule="linear", **settings)
-    how = METHODS[method] | {"clip_norm": CLIP_NORM[method]}
-    return Run(method=method, sampler="poisson", optimizer="sgd", epsilon=epsilon, **how, **settings)
+    return Run(**(private(method, epsilon) | {"clip_norm": CLIP_NORM[method]} | settings))
 
 
 TABLE = Table(

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _cifar, _public, printed
-from lib.tables._dpsgd import METHODS, regime
+from lib.tables._dpsgd import private, regime
 
 COLUMNS = (None, 8.0, 4.0, 2.0)
 PLAIN, LN, BN = "DPSGD (TF-tutorial) [Abadi et al.]", "DPSGD (LN-TF-tutorial)", "DPSGD (BN-TF-tutorial)"
@@ -108,7 +108,7 @@ def _run(row: str, epsilon: float | None, tier: str, **settings: Any) -> Run:
     settings |= {"pretrained_on": _cifar.PUBLIC[tier], "pretraining_epochs": PRETRAINING_EPOCHS[model][tier]}
     settings |= {"pretraining_norm": features}
     if epsilon is not None:
-        settings |= METHODS["dpsgd"] | {"method": "dpsgd", "sampler": "poisson", "optimizer": "sgd", "epsilon": epsilon}
+        settings |= private("dpsgd", epsilon)
     run = Run(**({"lr_schedule": "linear"} | settings))
     if public is None:
         return run

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _cifar, _public, cifar10_dpsgd_bn, printed
-from lib.tables._dpsgd import METHODS, regime
+from lib.tables._dpsgd import private, regime
 
 COLUMNS = (None, 8.0, 4.0, 2.0, 1.0, 0.5, 0.1, 0.05)
 PLAIN = "DPSGD (TF-tutorial) [1]"
@@ -97,11 +97,10 @@ def _run(row: str, epsilon: float | None, tier: str, **settings: Any) -> Run:
     if epsilon is None:
         running = {"test_statistics": "running"} if norm == "batch" else {}
         return Run(lr_schedule="linear", **settings, **running)
-    settings |= {"method": method, "sampler": "poisson", "optimizer": "sgd", "epsilon": epsilon}
-    private = METHODS[method] | {"clip_norm": CLIP_NORM[method], "activation": activation}
+    settings |= private(method, epsilon) | {"clip_norm": CLIP_NORM[method], "activation": activation}
     if norm != "batch":
-        return Run(**settings, **private)
-    run = Run(**(settings | private | {"norm": "none"}))
+        return Run(**settings)
+    run = Run(**(settings | {"norm": "none"}))
     run = _public.with_public(run, tier, statistics="mixed")
     public = {"public_dataset": _cifar.PUBLIC[tier], "public_examples": PUBLIC_EXAMPLES[tier]}
     return replace(run, **public, statistics_batch=SHARED_BY[tier])

@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _public, printed
-from lib.tables._dpsgd import METHODS, regime, without_momentum
+from lib.tables._dpsgd import private, regime, without_momentum
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05, 0.025)
 
@@ -166,15 +166,7 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **
 
 
 def _private(network: Network, epsilon: float, settings: dict[str, Any]) -> Run:
-    run = Run(
-        method=network.method,
-        activation=network.activation,
-        sampler="poisson",
-        optimizer="sgd",
-        epsilon=epsilon,
-        **METHODS[network.method],
-        **settings,
-    )
+    run = Run(activation=network.activation, **private(network.method, epsilon), **settings)
     return run if network.momentum or epsilon < 1 else without_momentum(run)
 
 
