@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from lib import book, ledger
+from lib import book, ledger, notebook
 from lib.store import Store, StoreError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -15,7 +15,7 @@ def main() -> None:
     try:
         ledger.write(REPOSITORY / "README.md")
         out.mkdir(exist_ok=True)
-        page = book.page(Store(), sorted((REPOSITORY / "notebooks").glob("*.ipynb")))
+        page = book.page(Store(), notebook.numbered())
         (out / "report.html").write_text(page, encoding="utf-8")
         book.documentation(out / "api")
     except (StoreError, ValueError, OSError) as error:

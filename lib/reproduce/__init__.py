@@ -23,7 +23,7 @@ from typing import Any
 from joblib import Parallel, cpu_count, delayed
 
 from lib import ledger, registry, tables
-from lib.notebook import KERNEL, Notebook
+from lib.notebook import FOLDER, KERNEL, Notebook
 from lib.reproduce._estimate import Estimate, duration
 from lib.store import Store, folder
 from lib.tables import Table
@@ -56,7 +56,7 @@ def opening(every: list[Table]) -> list[Table]:
 
 def _default_table(notebook: str) -> str:
     """What its cell with the tag "parameters" says."""
-    cells = json.loads((REPOSITORY / "notebooks" / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((FOLDER / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
     (cell,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
     values = {node.targets[0].id: node.value for node in ast.parse("".join(cell["source"])).body}
     return ast.literal_eval(values["table"])
@@ -65,7 +65,7 @@ def _default_table(notebook: str) -> str:
 def other_notebooks() -> list[str]:
     """The notebooks that belong to no table; they train nothing that is kept."""
     of_tables = {tables.load(name).notebook for name in registry.names("tables")}
-    return sorted(path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb") if path.stem not in of_tables)
+    return sorted(path.stem for path in FOLDER.glob("*.ipynb") if path.stem not in of_tables)
 
 
 def run_notebook(name: str, output: Path, parameters: Parameters) -> str | None:
@@ -80,7 +80,7 @@ def run_notebook(name: str, output: Path, parameters: Parameters) -> str | None:
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         papermill.execute_notebook(
-            REPOSITORY / "notebooks" / f"{name}.ipynb",
+            FOLDER / f"{name}.ipynb",
             output,
             parameters,
             cwd=REPOSITORY,
