@@ -21,8 +21,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from lib import environment, registry, tf32
+from lib.methods import Method
 from lib.store import BENCHMARKS, check_writable, measured, write_measured
 
 Step = Callable[[], None]
@@ -35,6 +37,16 @@ RESET_PEAK = Path("/proc/self/clear_refs")
 
 class NotHereError(Exception):
     """Why a bench can tell nothing on this machine."""
+
+
+def step_of(method: Method, model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> Step:
+    """One training step by ``method``, always on the same batch."""
+
+    def once() -> None:
+        method.backward(model, x, y, 0)
+        method.update(model, optimizer)
+
+    return once
 
 
 def ratios(steps: dict[str, Step], *, rounds: int, batch_size: int) -> dict[str, Numbers]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from lib import methods, models
-from lib.bench import Numbers, Step, ratios
+from lib.bench import Numbers, Step, ratios, step_of
 from lib.generators import generator, seed_for
 from lib.run import Run
 
@@ -39,12 +39,7 @@ def step(network: str, variant: str, device: torch.device) -> Step:
     method.prepare(model, _batch(PUBLIC, shape, device))
     model.train()
     x, y = _batch(size, shape, device)
-
-    def once() -> None:
-        method.backward(model, x, y, 0)
-        method.update(model, optimizer)
-
-    return once
+    return step_of(method, model, optimizer, x, y)
 
 
 def _batch(size: int, shape: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from lib import methods, models
-from lib.bench import Numbers, Step, ratios
+from lib.bench import Numbers, Step, ratios, step_of
 from lib.generators import generator, seed_for
 from lib.layers import NoisyConv2d, NoisyLinear, set_weight_noise
 from lib.run import Run
@@ -29,12 +29,7 @@ def plain_twin(model: nn.Sequential) -> nn.Sequential:
 def step(model: nn.Module, run: Run, x: torch.Tensor, y: torch.Tensor) -> Step:
     """One training step of ``model``."""
     method, optimizer = methods.build(run, BATCH, model), torch.optim.Adam(model.parameters(), lr=run.lr, fused=True)
-
-    def once() -> None:
-        method.backward(model, x, y, 0)
-        method.update(model, optimizer)
-
-    return once
+    return step_of(method, model, optimizer, x, y)
 
 
 def measure(device: torch.device, *, rounds: int = ROUNDS) -> dict[str, dict[str, Numbers]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lib import methods, models
-from lib.bench import Numbers, Step, peak_memory, ratios
+from lib.bench import Numbers, Step, peak_memory, ratios, step_of
 from lib.generators import generator, seed_for
 from lib.layers import WithPublic
 from lib.run import Run
@@ -61,12 +61,7 @@ def step(variant: str, size: int, device: torch.device) -> Step:
     model = _model(run, device)
     method, optimizer = methods.build(run, EXAMPLES, model), torch.optim.SGD(model.parameters(), lr=run.lr, fused=True)
     x, y = _images(size * run.augmult, device), torch.arange(size, device=device) % 10
-
-    def once() -> None:
-        method.backward(model, x, y, 0)
-        method.update(model, optimizer)
-
-    return once
+    return step_of(method, model, optimizer, x, y)
 
 
 def tested(loop: bool, device: torch.device) -> Step:
