@@ -13,7 +13,7 @@ account, of N(0, z²C²), allows 1/z.  What is beyond R_1 settles it.  :mod:`lib
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,14 +82,13 @@ def _radius(k: np.ndarray) -> np.ndarray:
     return np.sqrt(-2 * np.log(k * 2.0**-BITS))
 
 
-def cut_off(events: Iterable[Event], coordinates: int) -> float:
+def cut_off(events: Sequence[Event], coordinates: int) -> float:
     """What it adds to δ at every ε, at least, that a draw ends at R_1: how probable it is that an example is seen
     beyond, if its gradient moves the sum as far as it can, in one coordinate or evenly in all of them.
 
     1 − Π(1 − q' (1 − (1 − p(s/√m))^m))^T, with q' the probability that a batch has it, s standard deviations, m
     coordinates and p of :func:`seen`.
     """
-    events = list(events)
     return max(
         -math.expm1(sum(event.steps * math.log1p(-_seen_in(event, m)) for event in events)) for m in (1, coordinates)
     )
