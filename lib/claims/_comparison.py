@@ -70,7 +70,7 @@ def both(at: str, better: Row, one: dict, worse: Row, other: dict) -> str:
 
 def head(table: str, column: Column) -> str:
     """``ε = 0.5``, as the table's column is headed."""
-    return f"{report.symbol(tables.load(table))} = {'∞' if column is None else format(column, 'g')}"
+    return report.head(tables.load(table), column)
 
 
 def above(one: dict, other: dict, margin: float = 0.0, *, of: int = 1) -> tuple[bool | None, str]:

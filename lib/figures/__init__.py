@@ -92,7 +92,7 @@ def at_columns(table: Table, tier: str, store: Store, *, columns: Sequence[Colum
             axes.plot(single, [places[row] for row in single.index], "o", label="a single run", **HOLLOW)
         if printed:
             axes.plot(list(printed.values()), [places[row] for row in printed], "kx", label="printed")
-        axes.set(title=report.heads(table)[table.columns.index(column)])
+        axes.set(title=report.head(table, column))
         axes.grid(visible=True)
     panels[0, 0].set_yticks(range(len(rows)), rows)
     panels[0, 0].invert_yaxis()
@@ -110,8 +110,7 @@ def against_epoch(table: Table, tier: str, store: Store) -> Figure:
     frame = report.curves(table, tier, store)
     rows = list(dict.fromkeys(frame["row"]))
     figure, panels = _panels(rows, width=5.5, height=4.2)
-    names = dict(zip(table.columns, report.heads(table), strict=True))
-    palette = dict(zip(names.values(), sns.color_palette(HUES, len(names)), strict=True))
+    palette = dict(zip(table.columns, sns.color_palette(HUES, len(table.columns)), strict=True))
     for axes, row in zip(panels, rows, strict=False):
         of_row, counts = frame[frame["row"] == row], set()
         for column in table.columns:
@@ -119,8 +118,8 @@ def against_epoch(table: Table, tier: str, store: Store) -> Figure:
             if (seeds := line["seed"].nunique()) == 0:
                 continue
             counts.add(seeds)
-            how = {"label": names[column], "color": palette[names[column]], "linestyle": "-" if seeds > 1 else "--"}
-            sns.lineplot(line, x="epoch", y="accuracy", errorbar="se", legend=False, ax=axes, **how)
+            how = {"color": palette[column], "linestyle": "-" if seeds > 1 else "--", "legend": False}
+            sns.lineplot(line, x="epoch", y="accuracy", errorbar="se", label=report.head(table, column), ax=axes, **how)
         seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
         seeds = f" ({seeds} seeds)" if max(counts) > 1 else " (one seed)"
         axes.set(title=row + seeds, xlabel="epoch", ylabel="", xscale="log", xlim=(0.9, 1.1 * max(frame["epoch"])))

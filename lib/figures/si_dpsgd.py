@@ -74,12 +74,12 @@ def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str,
     for panel, (title, rows) in zip(axes.flat, panels.items(), strict=True):
         named = any(isinstance(at, str) for at in rows.values())
         places = {row: i if named else at for i, (row, at) in enumerate(rows.items())}
-        for i, ((column, colour), head) in enumerate(zip(colours.items(), report.heads(table), strict=True)):
+        for i, (column, colour) in enumerate(colours.items()):
             cells = frame[(frame["column"] == column) & frame["row"].isin(rows)]
             aside = BESIDE * (i - (len(colours) - 1) / 2)
             at, mean = cells["row"].map(places) + named * aside, cells["mean"].astype(float)
             kept, spread = mean.where(~cells["diverged"]), cells["stderr"].astype(float).fillna(0.0)
-            line = {"marker": "o", "linestyle": "" if named else "-", "label": head}
+            line = {"marker": "o", "linestyle": "" if named else "-", "label": report.head(table, column)}
             panel.errorbar(at, kept, spread, color=colour, **line)  # NaN breaks a line
             panel.plot(at, mean.where(cells["diverged"]), color=colour, **HOLLOW)
         panel.set_xticks(list(places.values()), [at if named else f"{at:g}" for at in rows.values()])

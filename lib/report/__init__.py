@@ -23,7 +23,7 @@ from lib.report.privacy_words import at_most as at_most
 from lib.report.provenance import precision as precision
 from lib.report.provenance import provenance as provenance
 from lib.store import Store, folder
-from lib.tables import Table
+from lib.tables import Column, Table
 
 SYMBOLS = {
     "weight_noise_std": "σ",
@@ -83,11 +83,11 @@ def text(table: Table, tier: str = "cpu", store: Store | None = None) -> str:
 
 def _other_steps(table: Table, cells: pd.DataFrame) -> list[str]:
     """What is stored beside the cells: a search that went on chose another step size than the one they had before."""
-    found, head = [], dict(zip(table.columns, heads(table), strict=True))
-    for cell in cells.itertuples():
-        for other in cell.other_steps:
+    found = []
+    for (row, column), others in zip(table.cells, cells["other_steps"], strict=True):
+        for other in others:
             reached = ours(other["mean"], other["stderr"], other["n"])
-            found.append(f"  {cell.row} at {head[cell.column]}: {reached} with {other['lr']:g}")
+            found.append(f"  {row} at {head(table, column)}: {reached} with {other['lr']:g}")
     return ["also stored, with step sizes that the searches did not choose in the end:", *found] if found else []
 
 
@@ -101,10 +101,9 @@ def _changed_data(cells: pd.DataFrame) -> list[str]:
 def _other_precision(table: Table, tier: str, store: Store) -> list[str]:
     """The cells that were trained in one precision, where most were in another."""
     found: dict[str, list[str]] = {}
-    head = dict(zip(table.columns, heads(table), strict=True))
     for row, column in table.cells:
         for record in records(table, row, column, tier, store):
-            found.setdefault(precision(record["env"]) or "float32", []).append(f"{row} at {head[column]}")
+            found.setdefault(precision(record["env"]) or "float32", []).append(f"{row} at {head(table, column)}")
     if len(found) < 2:
         return []
     rarer = min(found, key=lambda name: len(found[name]))
@@ -167,9 +166,14 @@ def title(table: Table, tier: str) -> str:
     return f"SMOKE TIER, {' and '.join(sorted(names))}, NOT THE PAPER'S DATA. {shown}"
 
 
+def head(table: Table, column: Column) -> str:
+    """``ε = 0.5``, as the table's ``column`` is headed."""
+    return f"{symbol(table)} = {'∞' if column is None else format(column, 'g')}"
+
+
 def heads(table: Table) -> list[str]:
     """The columns' headings."""
-    return [f"{symbol(table)} = {'∞' if column is None else format(column, 'g')}" for column in table.columns]
+    return [head(table, column) for column in table.columns]
 
 
 def symbol(table: Table) -> str:
