@@ -36,8 +36,7 @@ def against_column(table: Table, tier: str, store: Store) -> Figure:
         of_row = frame[frame["row"] == row]
         at = [places[None if pd.isna(column) else column] for column in of_row["column"]]
         if of_row["n"].any():
-            mean, spread = of_row["mean"].astype(float), of_row["stderr"].astype(float).fillna(0.0)
-            axes.errorbar(at, mean, spread, marker="o", label="ours ± s.e.")
+            axes.errorbar(at, of_row["mean"], of_row["stderr"].fillna(0.0), marker="o", label="ours ± s.e.")
             single = [(i, cell.mean) for i, cell in zip(at, of_row.itertuples(), strict=True) if cell.n == 1]
             if single:
                 axes.plot(*zip(*single, strict=True), "o", label="a single run", **HOLLOW)
@@ -85,9 +84,9 @@ def at_columns(table: Table, tier: str, store: Store, *, columns: Sequence[Colum
     how = {"sharex": True, "sharey": True, "layout": "constrained"}
     figure, panels = plt.subplots(1, len(columns), figsize=size, squeeze=False, **how)
     for axes, (column, (ours, printed)) in zip(panels.flat, shown.items(), strict=True):
-        mean, spread = ours["mean"].astype(float), ours["stderr"].astype(float).fillna(0.0)
-        axes.errorbar(mean, [places[row] for row in ours.index], xerr=spread, fmt="o", label="ours ± s.e.")
-        single = mean[ours["n"] == 1]
+        spread = ours["stderr"].fillna(0.0)
+        axes.errorbar(ours["mean"], [places[row] for row in ours.index], xerr=spread, fmt="o", label="ours ± s.e.")
+        single = ours.loc[ours["n"] == 1, "mean"]
         if len(single):
             axes.plot(single, [places[row] for row in single.index], "o", label="a single run", **HOLLOW)
         if printed:

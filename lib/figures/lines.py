@@ -25,10 +25,10 @@ def drawn(table: Table, tier: str, store: Store, *, groups: Mapping[str, Sequenc
     for colour, rows in zip(cycle(sns.color_palette("colorblind")), groups.values(), strict=False):
         for row, (line, marker, cross) in zip(rows, STYLES, strict=False):
             of_row, printed = frame[frame["row"] == row], printed_of(table, row)
-            mean, spread = of_row["mean"].astype(float), of_row["stderr"].astype(float).fillna(0.0)
             how = {"color": colour, "linestyle": line, "marker": marker}
-            keys.append(axes.errorbar(range(len(of_row)), mean, spread, label=row, **how))
-            single = mean.where(of_row["n"] == 1)
+            spread = of_row["stderr"].fillna(0.0)
+            keys.append(axes.errorbar(range(len(of_row)), of_row["mean"], spread, label=row, **how))
+            single = of_row["mean"].where(of_row["n"] == 1)
             axes.plot(range(len(of_row)), single, marker, color=colour, markerfacecolor="white", zorder=5)
             at = [table.columns.index(column) for column in printed]
             axes.plot(at, [cell.mean for cell in printed.values()], cross, color=colour, markeredgewidth=2)

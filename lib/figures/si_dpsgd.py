@@ -65,7 +65,7 @@ def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str,
     A cell whose standard error is above ``DIVERGED`` is hollow, and its line is broken there.
     """
     frame = report.summary(table, tier, store)
-    frame = frame.assign(diverged=frame["stderr"].astype(float) > DIVERGED)
+    frame = frame.assign(diverged=frame["stderr"] > DIVERGED)
     widths = {"width_ratios": [2 + len(rows) for rows in panels.values()]}
     figure, axes = plt.subplots(
         1, len(panels), figsize=(12, 4.6), layout="constrained", sharey=True, squeeze=False, gridspec_kw=widths
@@ -77,8 +77,8 @@ def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str,
         for i, (column, colour) in enumerate(colours.items()):
             cells = frame[(frame["column"] == column) & frame["row"].isin(rows)]
             aside = BESIDE * (i - (len(colours) - 1) / 2)
-            at, mean = cells["row"].map(places) + named * aside, cells["mean"].astype(float)
-            kept, spread = mean.where(~cells["diverged"]), cells["stderr"].astype(float).fillna(0.0)
+            at, mean = cells["row"].map(places) + named * aside, cells["mean"]
+            kept, spread = mean.where(~cells["diverged"]), cells["stderr"].fillna(0.0)
             line = {"marker": "o", "linestyle": "" if named else "-", "label": report.head(table, column)}
             panel.errorbar(at, kept, spread, color=colour, **line)  # NaN breaks a line
             panel.plot(at, mean.where(cells["diverged"]), color=colour, **HOLLOW)

@@ -49,19 +49,14 @@ def differences(table: Table, bases: Mapping[Row, Row], tier: str, store: Store)
     column, means, counts = table.columns[0], {}, {}
     for cell in summary(table, tier, store).to_dict("records"):
         if cell["column"] == column:
-            means[cell["row"]] = cell["mean"] if cell["n"] else float("nan")
-            counts[cell["row"]] = cell["n"]
+            means[cell["row"]], counts[cell["row"]] = cell["mean"], cell["n"]
     lines = {}
     for row, base in bases.items():
         epsilons = _epsilons(list(records(table, row, column, tier, store)))
-        of_row = {head: epsilons.get(head) for head in ("claimed", "proven")}
-        numbers = {"accuracy": means[row], "change": means[row] - means[base], **of_row}
-        lines[row] = {"n": counts[row], "beside": base, **{name: _number(value) for name, value in numbers.items()}}
-    return pd.DataFrame.from_dict(lines, orient="index")
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
+        of_row = {"accuracy": means[row], "change": means[row] - means[base]}
+        of_row |= {head: epsilons.get(head) for head in ("claimed", "proven")}
+        lines[row] = {"n": counts[row], "beside": base, **of_row}
+    return pd.DataFrame.from_dict(lines, orient="index").astype({"claimed": float, "proven": float})
 
 
 def _epsilons(of_cell: list[Record]) -> dict[str, float | str | None]:

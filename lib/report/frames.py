@@ -97,7 +97,7 @@ def summary(table: Table, tier: str, store: Store) -> pd.DataFrame:
                 "privacy": privacy_words.of_cells([[record] for record in of_cell]) if of_cell else "",
             }
         )
-    return pd.DataFrame(lines)
+    return pd.DataFrame(lines).astype({"mean": float, "stderr": float})  # None, of too few runs, is NaN
 
 
 def curves(table: Table, tier: str, store: Store) -> pd.DataFrame:

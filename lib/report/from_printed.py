@@ -27,15 +27,13 @@ def from_printed(table: Table, tier: str, store: Store) -> pd.DataFrame:
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
-def _told(mean: float | None, stderr: float | None, printed: Printed | None) -> str:
-    if mean is None or math.isnan(mean) or printed is None or printed.mean is None:
+def _told(mean: float, stderr: float, printed: Printed | None) -> str:
+    if math.isnan(mean) or printed is None or printed.mean is None:
         return ""
     nearest = printed.mean if printed.up_to is None else min(max(mean, printed.mean), printed.up_to)
     if printed.about:
         return f"≈ {mean - nearest:+.0f} (–)"
-    if stderr is None or math.isnan(stderr):
-        return f"{mean - nearest:+.2f} (–)"
-    spread = math.hypot(stderr, printed.stderr or 0.0)
+    spread = 0.0 if math.isnan(stderr) else math.hypot(stderr, printed.stderr or 0.0)
     if not spread:
         return f"{mean - nearest:+.2f} (–)"
     times = abs(mean - nearest) / spread
