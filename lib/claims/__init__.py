@@ -14,6 +14,7 @@ from functools import wraps
 
 from lib import registry, tables
 from lib.claims._comparison import above as above
+from lib.claims._comparison import both as both
 from lib.claims._comparison import cells as cells
 from lib.claims._comparison import clear as clear
 from lib.claims._comparison import compared as compared

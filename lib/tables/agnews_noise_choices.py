@@ -3,9 +3,10 @@
 The code of the noise experiments was not released.  In that of v1 Table 6, a BiLSTM under SI-DPSGD, fresh noise is on
 the LSTM's weights at every time step, the dense layer has none, and the vocabulary is that of the training texts; the
 papers say none of it.  Fresh noise is tried on all of the LSTM's weights, as in the code, and on the recurrent ones
-alone, with one draw for a text on those of the inputs.  The code has dropout of .8, spaCy's words, and zeros for an
-unknown one, too; none of that is tried.  The first row of each network is the table's own; the step size of every row
-is the one searched for it.
+alone, with one draw for a text on those of the inputs.  The code has dropout of .8, spaCy's words, zeros for
+an unknown one and layer norm of the cell state, too; none of that is tried.  The first row of each network is the
+table's own, and the step size of every row is the one searched for the table.  The training texts' vocabulary changes
+no word that is trained on, so its row tells how far two trainings of one seed lie apart that differ in rounding alone.
 """
 
 from lib.tables import Table, agnews_noise

@@ -58,6 +58,8 @@ class Checkpoint:
             ) from found
         try:  # as it was: on the GPU where it began, if there are several, which is where its generators draw
             return torch.load(io.BytesIO(payload), weights_only=False)
+        except torch.OutOfMemoryError:  # of a GPU that somebody else fills: nothing is wrong with the checkpoint
+            raise
         except RuntimeError as error:
             raise CheckpointError(
                 f"{self.path}: expected the device on which it was made; move it away to train this run from the "
