@@ -3,6 +3,7 @@
 import copy
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -276,6 +277,15 @@ def test_in_units_of_its_noise_a_clip_moves_by_2_and_one_of_every_layer_by_more(
 def test_too_little_noise_is_found_out():
     factors = LAYERWISE | {"adaptive_clipping": "multiplication_factors"}
     assert moved_by_one_example(factors, short=0.5)[0] > 2 + ROUNDING
+
+
+def test_an_example_that_is_left_out_turns_the_clipped_mean_around(monkeypatch):
+    """Which Poisson sampling may do; the sum of what is clipped by itself it moves by C at most."""
+    run = make_run(**(NETWORK | BATCHES | {"method": "batch_clipping"}))
+    monkeypatch.setattr(batch_clipping.tables, "load", lambda name: SimpleNamespace(cell=lambda *_, **how: run))
+    found = batch_clipping.left_out()
+    assert 1.9 < found["multiple"] <= 2 + ROUNDING
+    assert "removed, of an image and" in found["how"]
 
 
 class TestWhatTheMeterIsGiven:

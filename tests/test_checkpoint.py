@@ -147,6 +147,17 @@ def test_a_checkpoint_of_a_gpu_that_is_not_here_is_refused_by_name(half_done, mo
         train(run, checkpoint=path)
 
 
+def test_a_checkpoint_for_which_there_is_no_memory_is_none_to_throw_away(half_done, monkeypatch):
+    run, path = half_done
+
+    def load(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(torch.OutOfMemoryError, match=r"^CUDA out of memory$"):
+        train(run, checkpoint=path)
+
+
 def test_other_data_are_refused(half_done, monkeypatch):
     run, path = half_done
     other = replace(data.load("digits"), sha256="0" * 64)

@@ -42,11 +42,12 @@ SETTINGS = {  # claim → its row, the column that is best there, and one that i
 SENSITIVE = "ResNet-18 is more sensitive to noise than convnet"
 OF_SETTINGS = {claim.name: claim for claim in claims.of("bc_sgd", "bc_batch_size", "bc_clip_norm", "bc_noise")}
 NO_PENALTY = "Multiplication factors cost no √L"
+FACTOR_TWO = "Poisson sampling takes the factor 2 away"
 GOOD = ("resnet-18, BC", "resnet-18 without BN, BC", "convnet without BN, BC", "convnet, BC", "convnet", "BN-LeNet-5")
 
 
 def test_every_claim_about_results_is_tested():
-    assert {*BETTER, NO_PENALTY} == set(BY_NAME)
+    assert {*BETTER, NO_PENALTY, FACTOR_TWO} == set(BY_NAME)
     assert {*SETTINGS, SENSITIVE} == {name for name in OF_SETTINGS if not name.startswith("Gaussian DP")}
 
 
@@ -67,6 +68,17 @@ def test_a_claim_is_open_fails_and_holds(name, status, fill):
     assert verdict.status == status
     assert (worse in verdict.evidence) == (status != "open")
     assert ("90.00 ± 0.00 (2)" in verdict.evidence) == (status == "fails")
+
+
+@pytest.mark.parametrize(("multiple", "status"), [(2.0, "fails"), (1.01, "fails"), (0.9, "holds")])
+def test_without_the_factor_an_example_left_out_may_move_what_is_clipped_by_c(multiple, status, fill, monkeypatch):
+    name = FACTOR_TWO
+    assert BY_NAME[name].judge("cpu", fill(tables.load(BY_NAME[name].table), lambda *_: None)).status == "fails"
+    found = {"BC without BN": {"multiple": multiple, "how": "example 0 removed"}}
+    monkeypatch.setattr(claims.batch_clipping.stored, "audit", lambda name: found)
+    verdict = BY_NAME[name].judge("cpu", None)
+    assert verdict.status == status
+    assert f"moves the clipped mean by {multiple:.2f} C (example 0 removed)" in verdict.evidence
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -9,12 +9,12 @@ TABLE = tables.load("mnist_dpsgd_bn")
 BY_NAME = {claim.name: claim for claim in claims.of("mnist_dpsgd_bn")}
 PRIVACY = "Batch norm with public images adds no privacy loss"
 ON_RESULTS = [name for name in BY_NAME if name != PRIVACY]
-PUBLIC = "BN-LeNet-5, public alone"
+PUBLIC, NOISED = "BN-LeNet-5, public alone", "BN-LeNet-5, noised running averages"
 
 
 def as_claimed(row, column, seed):
-    """Plain 90, layer and group norm 95, every batch norm 98.9."""
-    return [90.0 if row == "DPSGD (LeNet-5)" else 95.0 if "BN" not in row else 98.9]
+    """Plain 90, layer and group norm 95, batch norm 98.9, but with noised statistics 80."""
+    return [{"DPSGD (LeNet-5)": 90.0, NOISED: 80.0}.get(row, 98.9 if "BN" in row else 95.0)]
 
 
 def judged(name, fill, curve=as_claimed):
@@ -36,6 +36,7 @@ def test_what_is_claimed_holds(name, fill):
     ("name", "cell", "value"),
     [
         ("Normalisation consistently improves DPSGD", ("DPSGD (BN-LeNet-5)", 0.1), 89.0),
+        ("Noised statistics: accuracy drops drastically", (NOISED, 0.1), 89.5),
         ("Normalisation consistently improves DPSGD", ("DPSGD (LN-LeNet-5)", 1.0), 89.0),
         ("Batch norm helps more than layer norm", ("DPSGD (BN-LeNet-5)", 3.0), 94.0),
         ("So does batch norm that is private", ("BN-LeNet-5, each example with public", 3.0), 94.0),

@@ -214,12 +214,18 @@ def test_every_cell_shows_its_epsilon_claimed_proven_and_audited(fill):
     assert "claim not proven" in text
 
 
-TEXTS = tables.load("agnews_si_dpsgd")
+TEXTS, TEXTS_AT_V1S_NOISE = tables.load("agnews_si_dpsgd"), tables.load("agnews_dp_accountants")
 OF_TEXTS = {claim.name: claim for claim in claims.of("agnews_si_dpsgd")}
 
 
 def texts_as_printed(row, column, seed):
-    return [TEXTS.printed[row, column].mean]
+    return [TEXTS.printed[row.removesuffix(", v1's noise"), column].mean]
+
+
+def filled_with_texts(fill, curve):
+    """At the papers' scale, by two seeds that agree."""
+    fill(TEXTS_AT_V1S_NOISE, curve, tier="paper", seeds=2)
+    return fill(TEXTS, curve, tier="paper", seeds=2)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +241,7 @@ def texts_as_printed(row, column, seed):
 )
 def test_claims_about_texts_are_open_without_results_and_judge_the_printed_numbers(name, status, fill):
     assert OF_TEXTS[name].judge("cpu", fill(TEXTS, lambda *_: None)).status == "open"
-    assert OF_TEXTS[name].judge("paper", fill(TEXTS, texts_as_printed, tier="paper", seeds=2)).status == status
+    assert OF_TEXTS[name].judge("paper", filled_with_texts(fill, texts_as_printed)).status == status
 
 
 @pytest.mark.parametrize(
@@ -253,9 +259,25 @@ def test_one_cell_is_enough_to_make_a_claim_about_texts_fail(name, cell, value, 
     def curve(row, column, seed):
         return [value] if (row, column) == cell else texts_as_printed(row, column, seed)
 
-    judged = OF_TEXTS[name].judge("paper", fill(TEXTS, curve, tier="paper", seeds=2))
+    judged = OF_TEXTS[name].judge("paper", filled_with_texts(fill, curve))
     assert judged.status == "fails"
     assert f"{value:.2f}" in judged.evidence
+
+
+def test_on_texts_too_dpsgd_has_as_much_noise_where_it_was_run(fill):
+    """With the noise that PLD asks for DPSGD is 25 points behind, with v1's 50."""
+
+    def curve(row, column, seed):
+        return [30.0 if row.endswith("v1's noise") else 80.0 if row.startswith("SI-DPSGD") else 55.0]
+
+    store = filled_with_texts(fill, curve)
+    verdict = OF_TEXTS["Texts: 50 % more accurate than DPSGD"].judge("paper", store)
+    assert verdict.status == "holds"
+    assert "DPSGD (BiLSTM-DL), v1's noise 30.00 ± 0.00 (2)" in verdict.evidence
+    ahead = OF_TEXTS["Texts: SI-DPSGD is more accurate than DPSGD at the same claimed ε"]
+    assert "ε = 0.05: SI-DPSGD (LN-BiLSTM-DL) 80.00 ± 0.00 (2), DPSGD (LN-BiLSTM-DL), v1's noise 30.00" in (
+        ahead.judge("paper", store).evidence
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from torch import nn
 
 from lib import models, registry, tables
 from lib.layers import NoisyConv2d, NoisyLinear
+from lib.models.bilstm import HIDDEN
 
 STAGES = [*[1] * 5, *[2] * 5, *[4] * 5, *[8] * 5]  # of ResNet-18: the projection is the third convolution of a stage
 WIDTHS = {
@@ -434,3 +435,17 @@ def test_maps_shrink_where_the_paper_pools(name):
 def test_running_averages_are_torchs_own(shape):
     """Which the rows "running averages" are about."""
     assert models.norm_layer("batch", *shape)[0].momentum == 0.1
+
+
+@pytest.mark.parametrize(("kept", "word"), [(slice(None, HIDDEN), 4), (slice(HIDDEN, None), 0)])
+def test_either_way_ends_where_it_has_read_the_whole_text(kept, word):
+    """The forward way with the last word, the backward one with the first."""
+    model = models.build("bilstm", classes=4, features=6)
+    weight = model.dense[0].weight.detach()
+    one_way = torch.zeros_like(weight)
+    one_way[:, kept] = weight[:, kept]
+    weight.copy_(one_way)
+    x = torch.randn(1, 5, 6)
+    changed = x.clone()
+    changed[0, word] += 1.0
+    assert not torch.equal(model(x), model(changed))

@@ -39,7 +39,7 @@ WITH_TORCH = {
     "grads": {"layers", "tf32"},
     "audit": {
         *("accounting", "data", "environment", "gaussian", "generators", "grads", "layers", "methods", "models"),
-        *("record", "run", "store", "tables", "train"),
+        *("record", "run", "sampling", "store", "tables", "train"),
     },
     "generators": set(),
     "sampling": {"accounting"},

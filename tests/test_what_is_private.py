@@ -37,7 +37,7 @@ class TestPrivateCells:
 
 def by_power(row, column, seed):
     """The square root best, amplified or not, SI-DPSGD worst."""
-    power = mnist_spectrum.POWERS.get(row)
+    power = 1.0 if row in mnist_spectrum.BATCHES else mnist_spectrum.POWERS.get(row)
     return [95.0 + (row == mnist_spectrum.BANDED) if power is None else 90.0 - 10 * abs(power - 0.5) - 8 * power]
 
 
@@ -49,6 +49,18 @@ class TestClaims:
     def test_each_can_hold_and_fail(self, fill):
         found = {name: claim.judge("cpu", fill(SPECTRUM, by_power, seeds=2)).status for name, claim in BY_NAME.items()}
         assert list(found.values()) == ["fails", "holds", "holds"]
+
+    @pytest.mark.parametrize(("briefly", "status"), [(99.0, "holds"), (80.0, "fails")])
+    def test_the_better_of_si_dpsgds_rows_is_compared(self, briefly, status, fill):
+        """Of as many epochs as DPSGD has, or of one: every participation costs it more than DPSGD."""
+
+        def curve(row, column, seed):
+            return [briefly] if row in mnist_spectrum.BATCHES else by_power(row, column, seed)
+
+        name = "SI-DPSGD is more accurate than DPSGD at the same proven ε"
+        verdict = BY_NAME[name].judge("cpu", fill(SPECTRUM, curve, seeds=2))
+        assert verdict.status == status
+        assert f"SI-DPSGD (p = 1), one epoch {briefly:.2f} ± 0.00 (2), DPSGD (p = 0) 85.00" in verdict.evidence
 
     def test_one_budget_is_enough_to_make_the_repair_fail(self, fill):
         curve = lambda r, c, s: [10.0] if (r, c) == ("p = 1/2", 0.1) else by_power(r, c, s)  # noqa: E731
@@ -80,6 +92,18 @@ def test_every_row_of_the_spectrum_keeps_to_the_same_budget():
         run = SPECTRUM.cell(row, column, seed=0, tier=tier, lr=1.0)
         assert (run.epsilon, run.momentum, run.lr_schedule) == (column, 0.0, "constant")
         assert accounting.is_upper_bound(accountant=run.accountant)
+
+
+@pytest.mark.parametrize("tier", mnist_spectrum.SIZES)
+def test_rows_of_one_epoch_are_searched_as_they_are_trained(tier):
+    size = mnist_spectrum.SIZES[tier]
+    for row, factor in mnist_spectrum.BATCHES.items():
+        final, search = SPECTRUM.cell(row, 1.0, seed=0, tier=tier, lr=1.0), SPECTRUM.tuning(row, 1.0, tier=tier, lr=1.0)
+        assert final.epochs == search.epochs == 1
+        assert final.batch_size == search.batch_size == factor * size.batch_size
+        assert (final.noise_power, final.sampler) == (1.0, "fixed_order")
+        assert search.validation_examples == size.validation_examples
+    assert "layer" in SPECTRUM.cell(mnist_spectrum.LN_BRIEF, 1.0, seed=0, tier=tier, lr=1.0).norm
 
 
 class TestFigures:

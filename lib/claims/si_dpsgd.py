@@ -27,11 +27,10 @@ from lib.tables import Column, Row
 from lib.tables.mnist_dp_accountants import AS_MUCH_NOISE
 
 AT_V1S_NOISE = "mnist_dp_accountants"
-TABLE, IMAGES = "mnist_si_dpsgd", "cifar10_si_dpsgd"
+TABLE = "mnist_si_dpsgd"
 PAIRS = (("SI-DPSGD (LeNet-5)", "DPSGD (LeNet-5)"), ("SI-DPSGD (LN-LeNet-5)", "DPSGD (LN-LeNet-5)"))
 EQUAL_BATCHES = [(f"LN-LeNet-5, {size} batches", f"LeNet-5, {size} batches") for size in ("smaller", "large")]
 BATCH_NORM = "SI-DPSGD (BN-LeNet-5)"
-ON_IMAGES = tuple(row for row in tables.load(IMAGES).rows if row.startswith("SI-DPSGD"))
 HALF = 40.0  # points below the network without noise that count as "a 50% reduction"
 BUDGETS = (
     "we obtain a 20% accuracy improvement over DPSGD on the MNIST and CIFAR10 datasets with DP-privacy budgets of "
@@ -233,31 +232,5 @@ CLAIMS = (
         source="v1 section 3",
         table="mnist_noisy_updates",
         judge=_noisy_updates,
-    ),
-    Claim(
-        name="CIFAR-10: SI-DPSGD is more accurate than DPSGD, both from scratch",
-        asks="whether, at the same claimed ε, it is when DPSGD trains the same layers, and not pretrained ones",
-        source="after v1 Table 5",
-        table=IMAGES,
-        judge=partial(
-            at_the_same_claim,
-            IMAGES,
-            [("SI-DPSGD (TF-tutorial)", "DPSGD (TF-tutorial), from scratch")],
-            alike=False,  # 20 of 40 epochs, and 10
-        ),
-    ),
-    Claim(
-        name="CIFAR-10: the SI-DPSGD rows",
-        asks=REACHED,
-        source="v1 Table 5",
-        table=IMAGES,
-        judge=partial(printed_reached, IMAGES, printed_cells(IMAGES, "SI-DPSGD")),
-    ),
-    Claim(
-        name="20 % more accurate than DPSGD on CIFAR-10",
-        says=BUDGETS,
-        source="v1 abstract",
-        table=IMAGES,
-        judge=partial(points_ahead, IMAGES, ON_IMAGES, 2.0),
     ),
 )

@@ -24,8 +24,8 @@ SIZES = {
 
 _CELLS = NoisyWeights(MODELS, SIZES)
 NOTES = {
-    "cpu": "part of the texts, their words as GloVe's vectors of 50 dimensions, of which one word in eight has none; with "
-    "all texts and vectors, as they are downloaded, numbers are others",
+    "cpu": "part of the texts, their words as GloVe's vectors of 50 dimensions, of which one word in eight has none; "
+    "with all texts and vectors, as they are downloaded, numbers are others",
     "paper": "the final runs train on all 120,000 texts, of which v2 keeps 24,000 for validation",
 }
 
