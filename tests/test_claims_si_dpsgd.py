@@ -264,6 +264,15 @@ def test_one_cell_is_enough_to_make_a_claim_about_texts_fail(name, cell, value, 
     assert f"{value:.2f}" in judged.evidence
 
 
+@pytest.mark.parametrize(("rival", "status"), [(69.0, "fails"), (50.0, "open")])
+def test_where_dpsgd_leaves_no_room_for_so_many_points_less_training_is_no_reason(rival, status, fill):
+    curve = lambda row, column, seed: [rival if row.endswith("v1's noise") else 70.0]  # noqa: E731
+    fill(TEXTS_AT_V1S_NOISE, curve, seeds=2)
+    verdict = OF_TEXTS["Texts: 50 % more accurate than DPSGD"].judge("cpu", fill(TEXTS, curve, seeds=2))
+    assert verdict.status == status
+    assert ("(45 points more are above 100 %)" in verdict.evidence) == (status == "fails")
+
+
 def test_on_texts_too_dpsgd_has_as_much_noise_where_it_was_run(fill):
     """With the noise that PLD asks for DPSGD is 25 points behind, with v1's 50."""
 
