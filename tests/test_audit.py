@@ -284,7 +284,7 @@ def test_an_example_that_is_left_out_turns_the_clipped_mean_around(monkeypatch):
     run = make_run(**(NETWORK | BATCHES | {"method": "batch_clipping"}))
     monkeypatch.setattr(batch_clipping.tables, "load", lambda name: SimpleNamespace(cell=lambda *_, **how: run))
     found = batch_clipping.left_out()
-    assert 1.9 < found["multiple"] <= 2 + ROUNDING
+    assert 1.5 < found["multiple"] <= 2 + ROUNDING
     assert "removed, of an image and" in found["how"]
 
 

@@ -259,7 +259,7 @@ def test_amending_changes_the_privacy_block_alone(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["records", "mnist"], "error: unknown table 'mnist'; expected one of agnews_dpsgd"),
+        (["records", "mnist"], "error: unknown table 'mnist'; expected one of agnews_dp_accountants"),
         (
             ["sensitivity", "mnist_noise"],
             "sensitivity: expected neither tables nor --again, which are for records; got mnist_noise",

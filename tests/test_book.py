@@ -37,7 +37,7 @@ def test_claims_come_first_then_every_exhibit_then_the_notebooks(page):
     assert places == sorted(places)
     assert all(claim.name in page[places[0] : places[1]] for claim in claims.every())
     assert all(f">{name}: " in page[places[1] : places[2]] for name in registry.names("tables"))
-    assert "<details><summary>The others; of all " in page[places[0] : places[1]]
+    assert "<details><summary>The others; of " in page[places[0] : places[1]]
     assert "98 &lt; 99" in page[places[2] :]
     assert page.count('href="#09_test"') == 2  # the contents', and the notebook's own
     assert ".ipynb" not in page[places[2] :]

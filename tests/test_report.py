@@ -138,8 +138,8 @@ def test_the_ledger_tells_the_privacy_of_the_rows_that_decide(fill):
     store = fill(table, lambda row, column, seed: [80.0 - 9 * row.startswith("SI")], seeds=2)
     text = ledger.ledger(store)
     (line,) = (found for found in text.splitlines() if "**Texts: SI-DPSGD is more accurate" in found)
-    assert "| DPSGD (BiLSTM-DL): 0.05 to 7 by pld / 0.05 to 7 / none<br>SI-DPSGD (BiLSTM-DL): " in line
-    assert line.endswith(" by rdp_2020 / none / none |")
+    assert ", DPSGD (LN-BiLSTM-DL): 0.05 to 7 by pld / 0.05 to 7 / none<br>SI-DPSGD (BiLSTM-DL), SI-DPSGD" in line
+    assert line.endswith("(LN-BiLSTM-DL): 0.05 to 7 by rdp_2020 / none / none |")
     (line,) = (found for found in text.splitlines() if "**SI-DPSGD has the privacy of DPSGD" in found)
     assert line.endswith(" | – |")
     (line,) = (found for found in text.splitlines() if "**Texts: normalisation helps private" in found)
@@ -161,7 +161,11 @@ def test_the_ledger_has_every_claim_with_its_verdict(fill):
     headlines, rest = text.split("<details>")
     assert {claim.name for claim in every() if f"| **{claim.name}**" in headlines} == HEADLINES
     assert {claim.name for claim in every() if f"| **{claim.name}**" in rest} == NAMES - HEADLINES
-    assert f"of all {len(every())} claims" in rest
+    quoted = [claim for claim in every() if claim.says]
+    assert f"The others; of {len(quoted)} claims in the papers' words " in rest
+    assert f", of {len(every()) - len(quoted)} questions of ours " in rest
+    summary = re.search(r"<summary>(.*)</summary>", rest)[1]
+    assert sum(map(int, re.findall(r"(\d+) (?:hold|fail|open)", summary))) == len(every())
     page = ledger.page(store)
     assert all(f"## {claim.table}:" in page for claim in every())
     assert page.count("**holds**") == 0  # verdicts in the page are plain words
