@@ -117,8 +117,9 @@ def test_a_canary_whose_batch_never_comes_tells_nothing():
     assert (found.scores == 0).sum() == 200
 
 
-def test_without_noise_all_is_seen():
-    run = private(noise_multiplier=0.0, epochs=20)
+@pytest.mark.parametrize("changes", [{}, IN_ORDER | {"method": "correlated_noise", "noise_power": 0.5}], ids=str)
+def test_without_noise_all_is_seen(changes):
+    run = private(noise_multiplier=0.0, epochs=20, **changes)
     found = attack(run, examples=N, canaries=N, released="transcript")
     assert np.median(found.scores[found.included]) > 1e9
     assert np.median(found.scores[~found.included]) < 0

@@ -49,14 +49,15 @@ class Iterates:
         if isinstance(method, CorrelatedNoise):
             self._kept.append((x, q))
         else:
-            self._scores += log_ratio(q, x - 0.5, method.noise_std(step) / clip_norm)
+            self._scores += log_ratio(q, x - 0.5, max(SURE, method.noise_std(step) / clip_norm))
 
     def scores(self) -> np.ndarray:
         """(m,), of the steps so far."""
         if not self._kept:
             return self._scores
         x, q = (np.array(column) for column in zip(*self._kept, strict=True))
-        return correlated(x, q, self._method.spectrum.strategy[: len(x)], self._method.noise_multiplier(0))
+        z = max(SURE, self._method.noise_multiplier(0))
+        return correlated(x, q, self._method.spectrum.strategy[: len(x)], z)
 
     def _chance(self, sampler: Sampler, seed: int, step: int) -> np.ndarray | float:
         """q_t (m,), or one for all."""
@@ -75,7 +76,7 @@ class Iterates:
 def log_ratio(q: np.ndarray | float, above: np.ndarray, z: float) -> np.ndarray:
     """log(1 − q + q exp(``above`` ÷ z²)), elementwise."""
     with np.errstate(divide="ignore"):  # q of 0 and 1
-        return np.logaddexp(np.log1p(-q), np.log(q) + above / max(z, SURE) ** 2)
+        return np.logaddexp(np.log1p(-q), np.log(q) + above / z**2)
 
 
 def correlated(x: np.ndarray, q: np.ndarray, strategy: np.ndarray, z: float) -> np.ndarray:
