@@ -92,7 +92,7 @@ def points_ahead(
     rivals = [row for row, of in printed_cells(table, "DPSGD") if of == column]
     if at_v1s_noise:
         found |= cells(at_v1s_noise, tier, store)
-        rivals = [AS_MUCH_NOISE.format(row) for row in rivals]
+        rivals = [row for row in map(AS_MUCH_NOISE.format, rivals) if (row, column) in found]
     means = {row: found[row, column]["mean"] for row in (*own, *rivals) if found[row, column]["n"]}
     missing = len(own) + len(rivals) - len(means)
     if not means:
@@ -226,7 +226,8 @@ CLAIMS = (
         says=BUDGETS,
         source="v1 abstract",
         table=TABLE,
-        judge=partial(points_ahead, TABLE, (BATCH_NORM,), 0.05),
+        judge=partial(points_ahead, TABLE, (BATCH_NORM,), 0.05, at_v1s_noise=AT_V1S_NOISE),
+        also=AT_V1S_NOISE,
     ),
     Claim(
         name="Normalisation also helps when the updates are noisy",
