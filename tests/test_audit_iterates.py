@@ -117,6 +117,12 @@ def test_a_canary_whose_batch_never_comes_tells_nothing():
     assert (found.scores == 0).sum() == 200
 
 
+def test_one_band_is_dpsgd():
+    one_band = private(method="correlated_noise", noise_power=0.5, noise_bands=1)
+    found, expected = (attack(run, examples=N, released="transcript").scores for run in (one_band, private()))
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
 @pytest.mark.parametrize("changes", [{}, IN_ORDER | {"method": "correlated_noise", "noise_power": 0.5}], ids=str)
 def test_without_noise_all_is_seen(changes):
     run = private(noise_multiplier=0.0, epochs=20, **changes)

@@ -55,7 +55,7 @@ class Iterates:
         """(m,), of the steps so far."""
         if not self._kept:
             return self._scores
-        x, q = (np.array(column) for column in zip(*self._kept, strict=True))
+        x, q = (np.array(column).reshape(len(self._kept), -1) for column in zip(*self._kept, strict=True))
         z = max(SURE, self._method.noise_multiplier(0))
         return correlated(x, q, self._method.spectrum.strategy[: len(x)], z)
 
@@ -80,7 +80,7 @@ def log_ratio(q: np.ndarray | float, above: np.ndarray, z: float) -> np.ndarray:
 
 
 def correlated(x: np.ndarray, q: np.ndarray, strategy: np.ndarray, z: float) -> np.ndarray:
-    """Λ (m,) of x and q, (T, m), under the Toeplitz S whose first column is ``strategy`` (T,)."""
+    """Λ (m,) of x (T, m) and q, (T, m) or (T, 1), under the Toeplitz S whose first column is ``strategy`` (T,)."""
 
     def times_s(columns: np.ndarray) -> np.ndarray:
         return lfilter(strategy, [1.0], columns, axis=0)

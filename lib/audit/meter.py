@@ -50,7 +50,7 @@ def sensitivity(
     *,
     clip_norm: float,
     neighbouring_relation: str = "replace_one",
-    within: tuple[float, float] = (-math.inf, math.inf),
+    within: tuple[float, float] | None = None,
     classes: int | None = None,
     examples: int = 3,
     ascent: int = 20,
@@ -62,7 +62,7 @@ def sensitivity(
     a model may treat the ends of a batch otherwise, then others that are drawn.  Replaced: by every label (``classes``
     K; by default those in ``y``) with the input scaled, blank, noise or another example's (of whole numbers, as of
     words, drawn from those in ``x``); then the best of these climbs, ``ascent`` random steps that are kept when they
-    help.  All of it stays ``within`` (lowest, highest) values that an input can have, (0, 1) for pixels.  Removed,
+    help.  All of it stays ``within`` (lowest, highest) values that an input can have, say (0, 1) for pixels.  Removed,
     under "add_or_remove_one": they are left out.  The model, in the mode in which it came, is left as it was, and what
     it draws is the same for D and D' (but where a gradient of D' is not finite all others' are found once more, with
     other draws, so dropout can be flagged for nothing).  A sum that is not finite for one of them is infinitely far.
@@ -79,7 +79,7 @@ def sensitivity(
         raise ValueError(
             f"neighbouring_relation: expected one of replace_one, add_or_remove_one; got {neighbouring_relation!r}"
         )
-    if not within[0] <= x.min() <= x.max() <= within[1]:
+    if within and not within[0] <= x.min() <= x.max() <= within[1]:
         raise ValueError(f"within: expected bounds that x keeps to; got {within} of {x.min():g} to {x.max():g}")
     meter = _Meter(summed, model, x, y, clip_norm)
     if neighbouring_relation == "add_or_remove_one" and meter.draws:
@@ -94,12 +94,13 @@ def sensitivity(
         best = None
         for label in range(classes or int(y.max()) + 1):
             for name, image in _candidates(x, i, draws) if x.is_floating_point() else _drawn(x, i, draws):
-                image = image.clamp(*within)
+                image = image.clamp(*within) if within else image
                 found = meter.replaced(i, image, label, f"example {i} {name}, label {label}")
                 best = max(best or (found, image, label), (found, image, label), key=lambda candidate: candidate[0])
         found, image, label = best
         for step in range(ascent):
-            moved = _moved(image, x, STEPS[step % len(STEPS)], draws).clamp(*within)
+            moved = _moved(image, x, STEPS[step % len(STEPS)], draws)
+            moved = moved.clamp(*within) if within else moved
             higher = meter.replaced(i, moved, label, f"example {i} after {step + 1} steps up, label {label}")
             if higher > found:
                 found, image = higher, moved

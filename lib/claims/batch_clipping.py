@@ -184,9 +184,9 @@ CLAIMS = (
     ),
     Claim(
         name="Poisson sampling takes the factor 2 away",
-        says="by using a Poisson process to probabilistically sample ξ ∈ d such that in expectation the mini-batch has "
-        "size m removes the factor 2 and leads to better DP",
-        source="bc section 1, of individual clipping; its batch clipping has the same noise",
+        asks="whether it does of batch clipping, too, what bc says of individual clipping, that a Poisson process "
+        "“removes the factor 2 and leads to better DP”",
+        source="after bc section 1",
         table="bc_equal_epsilon",
         judge=_factor_two,
     ),

@@ -86,7 +86,7 @@ def points_ahead(
 ) -> Verdict:
     """Whether the best of v1's ``own`` rows is so many points above the best row of DPSGD.
 
-    ``at_v1s_noise``: the table in which DPSGD has the noise that v1's accountant asks for.
+    ``at_v1s_noise``: the table in which DPSGD has the noise that v1's accountant asks for; its rows alone are compared.
     """
     found = cells(table, tier, store)
     rivals = [row for row, of in printed_cells(table, "DPSGD") if of == column]
