@@ -71,3 +71,18 @@ def test_no_more_batches_are_counted_than_there_are():
     how = {"mu": 1.0, "noise_multiplier": 1.0, "sampling_prob": 1.0}
     assert accounting.gdp_exceeded(**how, steps=0) is accounting.gdp_exceeded(**how, steps=1) is None
     assert accounting.gdp_exceeded(**how, steps=10)[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"mu": 0}, r"^mu: expected a finite number of more than 0; got 0$"),
+        ({"noise_multiplier": -1.0}, r"^noise_multiplier: expected a finite number of more than 0; got -1.0$"),
+        ({"sampling_prob": 1.5}, r"^sampling_prob: expected a number in \(0, 1\]; got 1.5$"),
+        ({"steps": 2.5}, r"^steps: expected a whole number of at least 0; got 2.5$"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(wrong, message):
+    how = {"mu": 1.0, "noise_multiplier": 1.0, "sampling_prob": 0.1, "steps": 10}
+    with pytest.raises(ValueError, match=message):
+        accounting.gdp_exceeded(**how | wrong)

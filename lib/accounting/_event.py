@@ -80,7 +80,7 @@ Events = tuple[Event, ...]  # one after the other on the same data, each with no
 
 def checked_epsilon(epsilon: float) -> float:
     """``epsilon``, or ``ValueError`` unless it is positive and finite."""
-    _expect("epsilon", epsilon, _finite(epsilon) and epsilon > 0, "a finite number of more than 0")
+    check_positive("epsilon", epsilon)
     return float(epsilon)
 
 
@@ -88,6 +88,11 @@ def checked_delta(delta: float) -> float:
     """``delta``, or ``ValueError`` unless it is in (0, 1)."""
     _expect("delta", delta, _finite(delta) and 0 < delta < 1, "a number in (0, 1)")
     return float(delta)
+
+
+def check_positive(name: str, value: float) -> None:
+    """``ValueError`` unless ``value`` is positive and finite."""
+    _expect(name, value, _finite(value) and value > 0, "a finite number of more than 0")
 
 
 def check_name(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -13,6 +13,8 @@ import math
 
 from scipy.special import log_ndtr
 
+from lib.accounting._event import Event, check_positive
+
 MOST = 10  # given batches
 FARTHEST = 200  # the largest ε that is tried
 
@@ -24,7 +26,12 @@ def gdp_exceeded(
 
     None if there is none up to ε = 200, or no step.  Add or remove one; z is the noise's standard deviation ÷
     sensitivity.
+
+    Raises ``ValueError`` naming what was expected and what came.
     """
+    check_positive("mu", mu)
+    check_positive("noise_multiplier", noise_multiplier)
+    Event(noise_multiplier, sampling_prob, steps)  # which checks the others
     for epsilon in range(1, FARTHEST + 1):
         allowed = _log_gap(_log_q(epsilon / mu - mu / 2), epsilon + _log_q(epsilon / mu + mu / 2))
         batches = range(1, min(MOST, steps) + 1)

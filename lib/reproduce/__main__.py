@@ -38,7 +38,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m lib.reproduce", description=reproduce.__doc__.split("\n")[0])
     parser.add_argument("--tier", default="smoke", help=f"{', '.join(tables.TIERS)} (default: smoke)")
     parser.add_argument("--table", action="append", help="one of lib/tables; may be given again (default: all)")
-    parser.add_argument("--seeds", type=int, help=f"seeds per cell (default: {SEEDS})")
+    seeds = ", ".join(f"{number} in tier {tier}" for tier, number in SEEDS.items())
+    parser.add_argument("--seeds", type=int, help=f"seeds per cell (default: {seeds})")
     parser.add_argument("--minutes", type=float, help="time budget for training; the next call goes on from there")
     parser.add_argument("--backend", help=f"{', '.join(BACKENDS)} (default: loky; in tier smoke sequential)")
     parser.add_argument(
