@@ -97,6 +97,8 @@ def test_the_bounds_end_where_notebook_06_says():
     """Whatever is hidden: every guess right, and as many canaries in as out."""
     included = np.arange(2000) < 1000
     assert 5.6 < bounds.one_run(included.astype(float), included, delta=DELTA) < 5.7
+    for_one_run = np.arange(5000) < 2500  # as many as records have where batches have a fixed size
+    assert 5.6 < bounds.one_run(for_one_run.astype(float), for_one_run, delta=DELTA) < 5.7
     many = np.arange(60_000) % 4 < 2
     scores = many + np.random.default_rng(0).random(60_000) / 10
     assert 8.1 < bounds.threshold(scores, many, delta=DELTA, confidence=0.975) < 8.2
@@ -151,6 +153,14 @@ def test_delta_is_in_the_judgement():
     p = 0.025 ** (1 / 1000)
     found = bounds.threshold(scores, included, delta=0.5)
     assert found == pytest.approx(math.log((p - 0.5) / (1 - p)), rel=0.05)
+
+
+def test_a_threshold_may_be_where_few_look_excluded():
+    """A tenth of the others is far below everything else: what is told is told there."""
+    included = np.arange(40_000) % 4 < 2
+    scores = np.random.default_rng(0).random(40_000) - 10.0 * (~included & (np.arange(40_000) % 20 == 6))
+    scores[~included & (np.arange(40_000) % 20 == 7)] -= 10.0
+    assert bounds.threshold(scores, included, delta=1e-5) > 4
 
 
 def test_equal_scores_come_in_no_order_that_knows_the_coins():

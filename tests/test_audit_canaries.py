@@ -45,11 +45,12 @@ def proven(run: Run) -> float:
 
 
 def test_the_canaries_gradients_are_constant_and_do_not_meet():
-    model, numbers = Canaries(5), torch.tensor([3, 1, 3])
+    """The fourth's is the opposite."""
+    model, numbers = Canaries(torch.tensor([1, 1, 1, -1, 1])), torch.tensor([3, 1, 3])
     for _ in range(2):
         total, norms = clipped_sum(model, cross_entropy, numbers, torch.zeros_like(numbers), clip_norm=0.7)
         assert norms.tolist() == pytest.approx([canaries.SCALE] * 3)
-        assert (-total["rows.weight"][:, 0]).tolist() == pytest.approx([0, 0.7, 0, 2 * 0.7, 0])
+        assert (-total["rows.weight"][:, 0]).tolist() == pytest.approx([0, 0.7, 0, -2 * 0.7, 0])
         with torch.no_grad():
             model.rows.weight += 100 * torch.randn(5, 1, dtype=torch.float64)
 
@@ -204,7 +205,7 @@ def test_the_steps_of_an_attack_follow_the_runs_schedule():
     """Without noise and with a canary that is always in, its row moves by Σ_t η_t."""
     how = {"method": "dpsgd", "optimizer": "sgd", "sampler": "fixed_order", "accountant": "gdp"}
     run = make_run(**how, clip_norm=1.0, noise_multiplier=0.0, batch_size=1, epochs=4, lr=0.3, lr_schedule="linear")
-    model = canaries.Canaries(1)
+    model = canaries.Canaries(torch.ones(1))
     with attacked.train(
         run, model, torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long), torch.tensor([True])
     ):
@@ -248,13 +249,25 @@ def test_what_v1_claims_is_by_its_own_accountant_and_of_all_its_steps(monkeypatc
     assert {found["claimed"] for found in v1.measure().values()} == {accounting.epsilon(**how)}
 
 
+def test_v1s_attacks_are_of_these_runs():
+    asked = {name: (run.method, run.test_at, released) for name, (run, released) in v1.ATTACKS.items()}
+    assert asked == {
+        "SI-DPSGD, last iterate": ("si_dpsgd", "theta", "last"),
+        "SI-DPSGD, all iterates": ("si_dpsgd", "theta", "transcript"),
+        "SI-DPSGD as its code tests it, at µ_T": ("si_dpsgd", "mu", "last"),
+        "DPSGD, last iterate": ("dpsgd", "theta", "last"),
+        "DPSGD, all iterates": ("dpsgd", "theta", "transcript"),
+    }
+
+
 def test_an_attack_follows_the_clip_norm_and_has_the_runs_delta_and_generators(monkeypatch):
     asked = []
-    monkeypatch.setattr(attacked, "generator", lambda seed, name: asked.append(name) or generator(seed, name))
+    for room in (attacked, canaries):
+        monkeypatch.setattr(room, "generator", lambda seed, name: asked.append(name) or generator(seed, name))
     how = {"method": "dpsgd", "optimizer": "sgd", "sampler": "fixed_order", "accountant": "gdp", "delta": 1e-3}
     steps = {"batch_size": 1, "epochs": 4, "lr": 0.3, "clip_norm": 1.0, "clip_norm_decay": 0.5}
     run = make_run(**how, **steps, noise_multiplier=0.0)
     found = attack(run, examples=8, canaries=8)
     assert found.scores[found.included] == pytest.approx(0.3 * (1 + 0.5 + 0.25 + 0.125), rel=1e-6)
     assert not found.scores[~found.included].any()
-    assert (found.delta, asked) == (1e-3, ["audit", "sampling"])
+    assert (found.delta, asked) == (1e-3, ["audit", "audit places", "sampling"])

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.linalg import toeplitz
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 from scipy.stats import multivariate_normal
 from test_audit_canaries import IN_ORDER, N, private, proven
 
@@ -78,13 +78,40 @@ def test_what_it_sees_is_the_participation_under_noise_of_the_runs_size(run, mon
     if run.method != "correlated_noise":
         monkeypatch.setattr(iterates, "log_ratio", of_step)
     included = attack(run, examples=N, canaries=N, released="transcript").included
+    replaced = run.neighbouring_relation == "replace_one"
+    if replaced:  # each step is compared with that of the opposite gradient
+        assert all(np.allclose(of_one[0], -of_other[0]) for of_one, of_other in zip(seen[::2], seen[1::2], strict=True))
+        seen = seen[::2]
     x = np.array([of_step for of_step, _ in seen])  # (T, m)
     mean = np.array([np.broadcast_to(of_step, N) for _, of_step in seen])
-    absent, above = x[:, ~included], (x - mean)[:, included]
+    absent, above = (x + replaced * mean)[:, ~included], (x - mean)[:, included]
     assert len(seen) == 100
     assert absent.mean() == pytest.approx(0, abs=4 / absent.size**0.5)
     assert absent.std(axis=1) == pytest.approx(1, abs=0.1)
     assert above.mean() == pytest.approx(0, abs=6 / above.size**0.5)
+
+
+@pytest.mark.parametrize("run", WATCHED.values(), ids=WATCHED)
+def test_it_says_how_likely_a_canary_is_included(run):
+    """P(included | Λ) = 1/(1 + e^−Λ), as the coins are fair; in ten bins from the least likely to the most."""
+    found = attack(run, examples=N, canaries=N, released="transcript")
+    probability, order = expit(found.scores), np.argsort(found.scores)
+    for bin_ in np.array_split(order, 10):
+        p = probability[bin_]
+        assert abs(np.sum(found.included[bin_] - p)) < 4 * max(0.5, np.sum(p * (1 - p)) ** 0.5)
+    assert np.mean(np.maximum(probability, 1 - probability)) > 0.55  # it does tell something
+
+
+def test_replaced_by_its_opposite_a_canary_is_as_far_from_it_as_is_proven():
+    """By one whole batch, twice the mean of an empty place in units of the noise: 2/z-GDP, with Λ ~ N(±µ²/2, µ²)."""
+    run = private(neighbouring_relation="replace_one", batch_size=N, epochs=1, noise_multiplier=1.5, accountant="pld")
+    found = attack(run, examples=N, canaries=N, released="transcript")
+    mu = 2 / 1.5
+    assert found.scores[found.included].mean() == pytest.approx(mu**2 / 2, abs=4 * mu / 1000**0.5)
+    assert found.scores[~found.included].mean() == pytest.approx(-(mu**2) / 2, abs=4 * mu / 1000**0.5)
+    assert found.scores[found.included].std() == pytest.approx(mu, rel=0.1)
+    last = attack(run, examples=N, canaries=N).scores / (run.lr / N * run.clip_norm)
+    assert last[found.included].mean() - last[~found.included].mean() == pytest.approx(2.0, abs=0.3)
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
@@ -129,6 +156,13 @@ def test_without_noise_all_is_seen(changes):
     found = attack(run, examples=N, canaries=N, released="transcript")
     assert np.median(found.scores[found.included]) > 1e9
     assert np.median(found.scores[~found.included]) < 0
+
+
+def test_of_si_dpsgd_every_iterate_counts_by_the_participations_to_be_expected(monkeypatch):
+    moved, row = [], canaries.Canaries.moved
+    monkeypatch.setattr(canaries.Canaries, "moved", lambda model: moved.append(row(model)) or moved[-1])
+    found = attack(private(method="si_dpsgd", noise_multiplier=8.0), examples=N, canaries=50, released="transcript")
+    assert found.scores == pytest.approx(sum((step + 1) * row.numpy() for step, row in enumerate(moved)))
 
 
 def test_both_tests_share_the_failures(monkeypatch):

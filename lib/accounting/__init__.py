@@ -29,7 +29,7 @@ from lib.accounting._gaussian import analytic_gaussian, classical_gaussian, gdp_
 from lib.accounting._registry import accountants, check_match, is_upper_bound
 from lib.accounting._si_dpsgd import si_dpsgd_delta, si_dpsgd_epsilon
 from lib.accounting._spectrum import Spectrum
-from lib.accounting._tail import gdp_exceeded
+from lib.accounting._tail import delta_of_one_step, gdp_exceeded
 from lib.accounting._transcript import si_dpsgd_moved, si_dpsgd_proven_epsilon
 from lib.accounting.clt import mu as limit_mu
 
@@ -44,6 +44,7 @@ __all__ = [
     "classical_gaussian",
     "composed_epsilon",
     "delta",
+    "delta_of_one_step",
     "epsilon",
     "gdp_exceeded",
     "is_upper_bound",

@@ -1,4 +1,4 @@
-"""Where Poisson samples of one pair of data sets have a larger δ than a µ-GDP guarantee, far out in the tail.
+"""The exact δ of one Poisson sample; and where many of one pair have a larger δ than µ-GDP, far out in the tail.
 
 An example of sensitivity 1 that is in a batch with probability q is in k given batches with probability q^k.  That
 their outputs, as a sum, are beyond t then has the probability Q(t − √k/z), and without the example Q(t); Q is the
@@ -13,7 +13,7 @@ import math
 
 from scipy.special import log_ndtr
 
-from lib.accounting._event import Event, check_positive
+from lib.accounting._event import Event, check_positive, checked_epsilon
 
 MOST = 10  # given batches
 FARTHEST = 200  # the largest ε that is tried
@@ -41,6 +41,21 @@ def gdp_exceeded(
         if found > allowed:
             return float(epsilon), math.exp(found), math.exp(allowed)
     return None
+
+
+def delta_of_one_step(*, epsilon: float, noise_multiplier: float, sampling_prob: float) -> float:
+    """The exact δ(ε) of one Poisson sample: P of a mixture, (1 − q) N(0, z²) + q N(1, z²), against N(0, z²).
+
+    That is (1 − q) Q(t) + q Q(t − 1/z) − e^ε Q(t), in units of z, beyond the t where the densities' ratio is e^ε: the
+    larger of both directions (add or remove one).  :func:`lib.accounting.delta` gives an upper bound of it on a grid.
+
+    Raises ``ValueError`` naming what was expected and what came.
+    """
+    check_positive("noise_multiplier", noise_multiplier)
+    q, mean = Event(noise_multiplier, sampling_prob, 1).sampling_prob, 1 / noise_multiplier
+    log_ratio = checked_epsilon(epsilon) + math.log1p(-(1 - q) * math.exp(-epsilon))  # e^ε − 1 + q
+    t = (log_ratio - math.log(q)) / mean + mean / 2
+    return math.exp(_log_gap(math.log(q) + _log_q(t - mean), log_ratio + _log_q(t)))
 
 
 def log_delta_at_least(epsilon: float, batches: int, noise_multiplier: float, sampling_prob: float) -> float:

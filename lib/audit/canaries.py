@@ -1,10 +1,11 @@
 """The white-box attack: canaries in orthogonal coordinates, trained by the library's own step.
 
-Of m canaries each is among the examples by a fair coin.  Canary i's gradient is the same in every step, longer than the
-clip norm, and points along row i of an embedding and nowhere else, so clipping ties no canary to another and every row
-is an independent run of the mechanism on one example.  The other examples' gradients are zero: (ε, δ)-DP has to hold
-for such data too.  All is in float64, so what is wrong with float32 alone is not seen, as it was not of its noise
-(:mod:`lib.gaussian`).  The attack reads, as ``released`` says,
+Of m canaries each is among the examples by a fair coin; where neighbours differ in an example that is replaced, one
+with the opposite gradient has its place instead.  Canary i's gradient is the same in every step, longer than the clip
+norm, and points along row i of an embedding and nowhere else, so clipping ties no canary to another; where batches do
+not either (``INDEPENDENT``), every row is an independent run of the mechanism on one example.  The other examples'
+gradients are zero: (ε, δ)-DP has to hold for such data too.  All is in float64, so what is wrong with float32 alone is
+not seen, as it was not of its noise (:mod:`lib.gaussian`).  The attack reads, as ``released`` says,
 
 ``last``        the last iterate: how far its row has moved from θ_0 against the canary's gradient
 ``transcript``  every iterate, by the likelihood ratio where one is known: :mod:`lib.audit.iterates`
@@ -31,7 +32,7 @@ from lib.methods import Method
 from lib.run import Run
 
 RELEASED = ("last", "transcript")
-SCALE, START = 1e3, 1e6  # logits of -1e9 and 0, which no training changes: gradients of norm 1e3, always
+SCALE, SURE = 1e3, 1e9  # logits of -1e9 and 0, which no training changes: gradients of norm 1e3, always
 INDEPENDENT = ("poisson", "fixed_order")  # samplers under which no canary's part depends on another's
 METHODS = ("dpsgd", "si_dpsgd", "correlated_noise")  # that clip every example by itself, as does IC
 
@@ -67,20 +68,24 @@ class Attack:
 
 
 class Canaries(nn.Module):
-    """Canary numbers (B,) → logits (B, 2), so sure of class 1 that those of class 0 have a constant gradient."""
+    """Canary numbers (B,) → logits (B, 2), so sure of class 1 that those of class 0 have a constant gradient.
 
-    def __init__(self, canaries: int) -> None:
+    Its update moves row i by +1 or −1 times its length, as ``signs`` (m,) say.
+    """
+
+    def __init__(self, signs: Tensor) -> None:
         super().__init__()
-        self.rows = nn.Embedding(canaries, 1, dtype=torch.float64)
-        nn.init.constant_(self.rows.weight, -START)
+        self.rows = nn.Embedding(len(signs), 1, dtype=torch.float64)
+        nn.init.zeros_(self.rows.weight)
+        self.register_buffer("signs", signs.double()[:, None])
 
     def forward(self, numbers: Tensor) -> Tensor:
-        return nn.functional.pad(SCALE * self.rows(numbers), (0, 1))
+        return nn.functional.pad(SCALE * self.signs[numbers] * self.rows(numbers) - SURE, (0, 1))
 
     @torch.no_grad()
     def moved(self) -> Tensor:
         """How far every row has moved along its canary's update, (m,)."""
-        return self.rows.weight[:, 0] + START
+        return self.rows.weight[:, 0].clone()
 
     def gradient(self) -> Tensor:
         """What the optimiser follows, along every canary's gradient, (m,)."""
@@ -90,9 +95,8 @@ class Canaries(nn.Module):
 def fits(run: Run) -> bool:
     """Whether the run clips every example's whole gradient by itself: of batch clipping, mini-sets of one do (bc's IC).
 
-    An empty place is then an example without a gradient, so that the attack is one under replace-one, too.  Not where
-    examples share statistics, nor where batches are drawn with replacement: there an empty place is two examples
-    changed, one removed and one added.
+    Not where examples share statistics, nor where batches are drawn with replacement: there an empty place is two
+    examples changed, one removed and one added.
     """
     alone = run.method in METHODS or (run.method == "batch_clipping" and run.mini_set_size == 1)
     return alone and run.statistics != "mixed" and run.sampler != "with_replacement"
@@ -113,12 +117,13 @@ def attack(run: Run, *, examples: int, canaries: int = 2000, released: str = "la
         )
     if not 1 <= canaries <= examples:
         raise ValueError(f"canaries: expected 1 to {examples}, the number of examples; got {canaries}")
-    model, included = Canaries(canaries), coins(run, canaries)
+    included, replaced = coins(run, canaries), run.neighbouring_relation == "replace_one"
+    model = Canaries(torch.where(included | (not replaced), 1.0, -1.0))
     # Canaries anywhere among the examples: in a fixed order, each has its own place in the epoch.
     places = torch.randperm(examples, generator=generator(run.seed, "audit places"))[:canaries]
     numbers, present = torch.zeros(examples, dtype=torch.long), torch.zeros(examples, dtype=torch.bool)
-    numbers[places], present[places] = torch.arange(canaries), included
-    iterates = Iterates(places.numpy())
+    numbers[places], present[places] = torch.arange(canaries), included | replaced
+    iterates = Iterates(places.numpy(), replaced)
 
     def observe(method: Method, step: int) -> None:
         if released == "transcript":

@@ -11,10 +11,14 @@ t, y = Sᵀ S x and n_t = ‖S e_t‖², the score is
     ``Λ = Σ_t log(1 − q_t + q_t exp((y_t − n_t/2) / z_t²)) − (‖S q‖² − Σ_t n_t q_t²) / (2z²)``,
 
 the logarithm of the likelihood ratio, to which no test is superior: where the columns of its steps are orthogonal, so
-that the last term is zero, and in a fixed order, in which every q_t is 0 or 1.  Batches of a fixed size are taken for
-Poisson's, which costs a little power and no validity.  Under SI-DPSGD unknown participations add up in every iterate,
-and no such ratio is known; its score is Σ_t t·(θ_t − θ_0), every iterate by the participations to be expected so far.
+that the last term is zero, and in a fixed order, in which every q_t is 0 or 1.  Where an example of the opposite
+gradient has the canary's place, so that p_t = −1 where that takes part, it is Λ(x) − Λ(−x).  Batches of a fixed size
+are taken for Poisson's, which costs power and no validity.  Under SI-DPSGD unknown participations add up in every
+iterate; its score is Σ_t t·(θ_t − θ_0), every iterate by the participations to be expected so far.  (With a constant
+step size the ratio can be found by recursion over their number; it tells no more.)
 """
+
+from collections.abc import Callable
 
 import numpy as np
 from scipy.signal import lfilter
@@ -29,10 +33,13 @@ SURE = 1e-6  # a noise multiplier, below which all is as good as seen
 
 
 class Iterates:
-    """Scores (m,) of the canaries that are the examples with the numbers ``places`` (m,), step by step."""
+    """Scores (m,) of the canaries that are the examples with the numbers ``places`` (m,), step by step.
 
-    def __init__(self, places: np.ndarray) -> None:
-        self._places = places
+    ``replaced``: whether one of the opposite gradient is in the place of a canary that is not there.
+    """
+
+    def __init__(self, places: np.ndarray, replaced: bool = False) -> None:
+        self._places, self._replaced = places, replaced
         self._turns: np.ndarray | None = None  # in a fixed order: every example's step of the epoch
         self._scores = np.zeros(len(places))
         self._kept: list[tuple[np.ndarray, np.ndarray | float]] = []  # (x_t, q_t), where noise is correlated
@@ -49,15 +56,20 @@ class Iterates:
         if isinstance(method, CorrelatedNoise):
             self._kept.append((x, q))
         else:
-            self._scores += log_ratio(q, x - 0.5, max(SURE, method.noise_std(step) / clip_norm))
+            z = max(SURE, method.noise_std(step) / clip_norm)
+            self._scores += self._against_other(lambda x: log_ratio(q, x - 0.5, z), x)
 
     def scores(self) -> np.ndarray:
         """(m,), of the steps so far."""
         if not self._kept:
             return self._scores
         x, q = (np.array(column).reshape(len(self._kept), -1) for column in zip(*self._kept, strict=True))
-        z = max(SURE, self._method.noise_multiplier(0))
-        return correlated(x, q, self._method.spectrum.strategy[: len(x)], z)
+        z, strategy = max(SURE, self._method.noise_multiplier(0)), self._method.spectrum.strategy[: len(x)]
+        return self._against_other(lambda x: correlated(x, q, strategy, z), x)
+
+    def _against_other(self, ratio: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+        """``ratio`` of the canary to an empty place, or to the one of opposite gradient."""
+        return ratio(x) - ratio(-x) if self._replaced else ratio(x)
 
     def _chance(self, sampler: Sampler, seed: int, step: int) -> np.ndarray | float:
         """q_t (m,), or one for all."""

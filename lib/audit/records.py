@@ -132,7 +132,8 @@ def attack(run: Run) -> str:
     tests = "one run (Steinke et al. 2023)"
     if run.sampler in canaries.INDEPENDENT:
         tests += " or as many runs (Clopper and Pearson)"
-    return f"up to {_canaries(run)} canaries in orthogonal coordinates, {ITERATES[_released(run)]}, as {tests}"
+    of = " or of opposite gradient" * (run.neighbouring_relation == "replace_one")
+    return f"up to {_canaries(run)} canaries in orthogonal coordinates{of}, {ITERATES[_released(run)]}, as {tests}"
 
 
 def audited(run: Run, examples: int) -> Audit:

@@ -1,26 +1,20 @@
-"""bc: batch against individual clipping, adaptive layerwise against full-gradient clipping; its Gaussian DP."""
+"""bc: batch against individual clipping, adaptive layerwise against full-gradient clipping."""
 
 from collections.abc import Sequence
 from itertools import product
 
-from lib import accounting, report, tables
-from lib import store as stored
-from lib.claims import Claim, Part, Verdict, above, cells, clear, head, limited, told, verdict
+from lib import tables
+from lib.claims import MISSING, Claim, Part, Verdict, above, cells, clear, head, limited, told, verdict
 from lib.store import Store
 from lib.tables import Column, Row
 
 CLEAR = 5.0  # points by which "converges" is above "does not"
 TOO_EARLY = 20.0  # accuracy, twice chance, below which the runs were too short to tell
 ABOUT = 2.5  # points from 5 that still round to bc's "≈ 5 %"
-FALLING = 0.9  # the column of bc_ic_vs_bc that is bc's main setting: a falling step size
-MNIST = {"sampling_prob": 64 / 54_000, "steps": 42_188}  # bc B.1: m = 64, 50 epochs
-DELTAS = (1e-3, 1e-5, 1e-7, 1e-9)
-SAME = 0.005  # relative differences that do not count: of two digits, and of rounding
-GRID = 0.001  # by which PLD is above a pair's ε at most: on a grid five times finer it has 2e-4 less
-BC = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
+FALLING, CONSTANT = 0.9, 1.0  # columns of bc_ic_vs_bc: bc's main setting, a falling step size; and that of its A.3
 Pairs = Sequence[tuple[Row, Row]]
 BC_EITHER_C, IC_EITHER_C = ((f"resnet-18, {kind}", f"resnet-18, {kind}, C = .095") for kind in ("BC", "IC"))
-WITHOUT_BN = [(f"{network} without BN, BC", f"{network} without BN, IC") for network in ("convnet", "resnet-18")]
+CONVNET, RESNET = ((f"{name} without BN, BC", f"{name} without BN, IC") for name in ("convnet", "resnet-18"))
 
 
 def _above(
@@ -82,6 +76,41 @@ def _best_above(
     return _above(name, [pair], FALLING, tier, store, margin=margin, beside=beside)
 
 
+def _without_batch_norm(tier: str, store: Store) -> Verdict:
+    """bc A.3 says it with a constant step size; beside it with its main setting, and of resnet-18."""
+    name = "bc_ic_vs_bc"
+    beside = [
+        *pairs_told(name, [CONVNET, RESNET], FALLING, tier, store),
+        *pairs_told(name, [RESNET], CONSTANT, tier, store),
+    ]
+    return verdict(pairs_told(name, [CONVNET], CONSTANT, tier, store), beside=beside)
+
+
+def _own_steps(tier: str, store: Store) -> Verdict:
+    """Whether the best of all step sizes under individual clipping is ``CLEAR`` points behind the best under batch
+    clipping.
+
+    The best of several is ahead by chance: what is told must be clear at 5 % ÷ their number.  Less than the paper's
+    epochs refute no level, but here both are cut short alike.
+    """
+    table = tables.load("bc_step_sizes")
+    found, parts = cells(table.name, tier, store), []
+    for kinds in zip(table.rows[::2], table.rows[1::2], strict=True):
+        stored = [[c for c in table.columns if found[row, c]["n"]] for row in kinds]
+        if not all(stored):
+            parts.append((None, f"{' and '.join(kinds)} {MISSING}"))
+            continue
+        best = [max(of, key=lambda c: found[row, c]["mean"]) for row, of in zip(kinds, stored, strict=True)]
+        one, other = (found[cell] for cell in zip(kinds, best, strict=True))
+        gap = one["mean"] - other["mean"] - CLEAR
+        why = "" if clear(gap, one, other, of=len(table.columns)) else " (not told apart from 5 points more)"
+        missing = sum(len(table.columns) - len(of) for of in stored)
+        why = f" ({missing} of {2 * len(table.columns)} step sizes not stored yet)" if missing else why
+        text = ", ".join(f"{row} {told(found[row, c])} with {c:g}" for row, c in zip(kinds, best, strict=True))
+        parts.append((None if why else gap >= 0, f"{text}, after {one['epochs']:g} epochs{why}"))
+    return verdict(parts)
+
+
 def _about_five(tier: str, store: Store) -> Verdict:
     """Whether convnet gains about 5 points by batch norm, which is the network that bc says it of."""
     found = cells("bc_batch_norm", tier, store)
@@ -95,41 +124,6 @@ def _about_five(tier: str, store: Store) -> Verdict:
     beside = pairs_told("bc_batch_norm", [("BN-LeNet-5", "LeNet-5 without BN")], 64, tier, store)
     text = f"convnet {told(one)}{after}, convnet without BN {told(other)}{why}"
     return verdict([(ok, text)], beside=beside)
-
-
-def _guarantee(sigma: float) -> Verdict:
-    """Whether the limit that bc quotes, G_µ for 8 layers, "asymptotically" (bc B.1), is an upper bound at usual δ.
-
-    It is where PLD's upper bound is no larger, or by less than :data:`SAME`, a fraction of what the two digits of
-    bc's µ leave open.  It is not where a single pair of data sets has more: one example turns each mean around
-    that it is in, which is as far apart as an example of Poisson batches with half the noise.  Beside it 16 layers, and
-    the tail: as a guarantee, one at every δ at once, G_µ is exceeded there (:func:`lib.accounting.gdp_exceeded`).
-    """
-    told_of = {8: "8 modules as layers", 16: "their 16 tensors as layers, as bc counts ResNet-18's 62"}
-    judged, beside = [], []
-    for layers, counted in told_of.items():
-        z = 2 * sigma / layers**0.5
-        for delta in DELTAS:
-            how = {**MNIST, "delta": delta}
-            limit, most = (accounting.epsilon(noise_multiplier=z, **BC, **how, accountant=by) for by in ("clt", "pld"))
-            least = (1 - GRID) * accounting.epsilon(noise_multiplier=z / 2, **how)
-            ok = True if most <= limit * (1 + SAME) else False if least > limit * (1 + SAME) else None
-            ends = f"at least {report.at_least(least)} and at most {report.at_most(most)}"
-            text = f"ε = {limit:.3g} in the limit, {ends} by PLD"
-            text += f" (a bound to within {100 * SAME:g} %)" if ok and most > limit else ""
-            (judged if layers == 8 else beside).append((ok, f"{counted}, δ = {delta:g}: {text}"))
-        mu = accounting.limit_mu(accounting.Event(z, **MNIST, **BC))
-        if found := accounting.gdp_exceeded(mu=mu, noise_multiplier=z / 2, **MNIST):
-            text = "{}, in the tail: at ε = {:g} δ is {:.1e} of one pair of data sets at least, and {:.1e} of G_{:.2f}"
-            beside.append((False, text.format(counted, *found, mu)))
-    return verdict(judged, beside=beside)
-
-
-def _factor_two(tier: str, store: Store) -> Verdict:
-    """Whether an example that is left out moves what batch clipping clips by C at most, as it does of single ones."""
-    found = stored.audit("batch_clipping")["BC without BN"]
-    text = f"one of two examples left out moves the clipped mean by {found['multiple']:.2f} C ({found['how']})"
-    return verdict([(found["multiple"] <= 1 + SAME, f"{text}, where C is allowed without the factor")])
 
 
 def _layerwise(tier: str, store: Store) -> Verdict:
@@ -156,7 +150,16 @@ CLAIMS = (
         says="batch clipping outperforms individual clipping for convnet without BNLs",
         source="bc A.3; of resnet-18 its figures 16 and 17",
         table="bc_ic_vs_bc",
-        judge=lambda tier, store: _above("bc_ic_vs_bc", WITHOUT_BN, FALLING, tier, store),
+        judge=_without_batch_norm,
+    ),
+    Claim(
+        name="With step sizes of their own, too, batch clipping is ahead of individual clipping",
+        asks="whether it is by 5 points where each has the best of bc's step size and 4, 16 and 64 times as much: "
+        "clipped gradients point apart, and their mean is a shorter step than a clipped mean",
+        source="after bc 4.3",
+        table="bc_step_sizes",
+        judge=_own_steps,
+        headline=True,
     ),
     Claim(
         name="The enhanced clip norms beat Zhang's",
@@ -181,27 +184,5 @@ CLAIMS = (
         source="bc A.3",
         table="bc_batch_norm",
         judge=_about_five,
-    ),
-    Claim(
-        name="Poisson sampling takes the factor 2 away",
-        asks="whether it does of batch clipping, too, what bc says of individual clipping, that a Poisson process "
-        "“removes the factor 2 and leads to better DP”",
-        source="after bc section 1",
-        table="bc_equal_epsilon",
-        judge=_factor_two,
-    ),
-    Claim(
-        name="Gaussian DP with µ = 0.52 at σ = 2.5, at usual δ",
-        asks="whether the “G0.52-DP guarantee” holds at δ of 1e-3 to 1e-9; at every δ it does not, see beside",
-        source="bc B.1",
-        table="bc_noise",
-        judge=lambda tier, store: _guarantee(2.5),
-    ),
-    Claim(
-        name="Gaussian DP with about µ = 1.99 at σ = 1.5, at usual δ",
-        asks="whether “≈ G1.99-DP” holds at δ of 1e-3 to 1e-9, as closely as its digits tell",
-        source="bc B.1",
-        table="bc_noise",
-        judge=lambda tier, store: _guarantee(1.5),
     ),
 )
