@@ -25,6 +25,25 @@ def test_no_other_threshold_gives_more(batches, epsilon):
     assert found == pytest.approx(bounds.max(), rel=1e-6)
 
 
+@pytest.mark.parametrize(("epsilon", "z", "q"), [(0.01, 4.0, 0.01), (1.0, 0.8, 1.0), (3.0, 0.5, 0.1), (1e-4, 1.0, 0.5)])
+def test_the_delta_of_one_step_is_the_integral_and_at_most_pld_s(epsilon, z, q):
+    x = np.linspace(-12 * z, 1 + 12 * z, 400_001)
+    mixture = (1 - q) * norm.pdf(x, 0, z) + q * norm.pdf(x, 1, z)
+    exact = np.trapezoid(np.maximum(0, mixture - math.exp(epsilon) * norm.pdf(x, 0, z)), x)
+    other = np.trapezoid(np.maximum(0, norm.pdf(x, 0, z) - math.exp(epsilon) * mixture), x)
+    how = {"noise_multiplier": z, "sampling_prob": q}
+    found = accounting.delta_of_one_step(epsilon=epsilon, **how)
+    assert found == pytest.approx(exact, rel=1e-5)
+    assert other <= found * (1 + 1e-5) <= (1 + 1e-4) * accounting.delta(epsilon=epsilon, steps=1, **how)
+    assert accounting.delta_of_one_step(epsilon=1e4, **how) == 0.0
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"noise_multiplier": 0.0}, {"sampling_prob": 0.0}], ids=str)
+def test_one_step_that_cannot_be_is_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=rf"^{next(iter(wrong))}: expected a .*; got 0.0$"):
+        accounting.delta_of_one_step(**{"epsilon": 1.0, "noise_multiplier": 1.0, "sampling_prob": 0.1} | wrong)
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
 def test_it_is_less_than_what_is_proven(epsilon):
     how = {"noise_multiplier": 0.9, "sampling_prob": 0.05}

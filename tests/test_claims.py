@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import make_record
-from scipy.stats import sem, ttest_ind_from_stats
+from scipy.stats import norm, sem, ttest_ind_from_stats
 
 from lib import claims, registry, report, tables
 from lib.claims import Verdict, _comparison, _level, noise_robustness, verdict
@@ -373,6 +373,24 @@ def test_the_moments_accountant_gains_what_abadi_says():
     judged = BY_NAME["The moments accountant gains over strong composition"].judge("cpu", None)
     assert judged.status == "holds"
     assert "moments: ε = 1.2586, printed 1.26; strong composition: ε = 9.3376, printed 9.34" in judged.evidence
+
+
+def test_amplified_steps_have_more_delta_than_abadi_says_and_not_more_than_the_theorem():
+    """The exact δ by integrating the densities of one step."""
+    judged = BY_NAME["Sampling makes (ε, δ) of a lot (qε, qδ)"].judge("cpu", None)
+    assert judged.status == "fails"
+    claimed, x = 0.01 * math.sqrt(2 * math.log(1.25e5)) / 4, np.linspace(-60, 60, 2_000_001)
+    without, included = norm.pdf(x, 0, 4), norm.pdf(x, 1, 4)
+    exact = np.trapezoid(np.maximum(0, 0.99 * without + 0.01 * included - math.exp(claimed) * without), x)
+    assert f"at qε = {claimed:.3g} a step has δ = {exact:.2g}, where 1e-07 is claimed" in judged.decisive[0]
+    assert f"{exact:.2g}" == "7.2e-07"
+    assert len(judged.contrary) == 2
+
+
+def test_nothing_as_small_is_proven_of_permuted_lots():
+    judged = BY_NAME["Permuted lots have the guarantee of independent ones"].judge("cpu", None)
+    assert judged.status == "open"
+    assert judged.parts == ("ε = 1.26 of lots drawn independently; of permuted ones 13.3 is proven",)
 
 
 def test_what_defines_no_claims_is_refused(monkeypatch):

@@ -31,7 +31,7 @@ def test_the_quoted_limit_bounds_the_proven_epsilon_at_usual_delta_and_not_in_th
 
 def test_a_limit_fails_at_usual_delta_where_one_pair_exceeds_it(monkeypatch):
     """After so few steps the limit is far too small."""
-    monkeypatch.setattr(gaussian_dp, "_trained", lambda: {"sampling_prob": 0.001, "steps": 100})
+    monkeypatch.setattr(gaussian_dp, "_trained", lambda times=1: {"sampling_prob": 0.001, "steps": 100})
     verdict = BY_NAME["Gaussian DP with µ = 0.52 at σ = 2.5, at usual δ"].judge("cpu", None)
     assert verdict.status == "fails"
     assert verdict.contrary == ()

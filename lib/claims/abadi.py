@@ -30,10 +30,8 @@ def _amplified(tier: str, store: Store) -> Verdict:
         at_claimed, at_sound = (
             accounting.delta_of_one_step(epsilon=e, noise_multiplier=z, sampling_prob=q) for e in (claimed, sound)
         )
-        text = (
-            f"σ = {z:g}, q = {q:g}, δ = {delta:g} of the lot: at qε = {claimed:.3g} a step has δ = {at_claimed:.2g}, "
-        )
-        text += f"where {q * delta:.2g} is claimed"
+        of = f"σ = {z:g}, q = {q:g}, δ = {delta:g} of the lot"
+        text = f"{of}: at qε = {claimed:.3g} a step has δ = {at_claimed:.2g}, where {q * delta:.2g} is claimed"
         parts.append((at_claimed <= q * delta, text))
         holds = f"σ = {z:g}: at ln(1 + q(e^ε − 1)) = {sound:.3g} it has {at_sound:.2g}"
         parts.append((at_sound <= q * delta, holds))
@@ -44,9 +42,7 @@ def _permuted(tier: str, store: Store) -> Verdict:
     """What is proven of permuted data sets that are cut into lots, which is not known to be tight."""
     claimed = accounting.epsilon(**EXAMPLE, accountant="moments")
     proven = accounting.epsilon(**EXAMPLE, sampler="shuffled", accountant="gdp")
-    text = (
-        f"ε = {claimed:.3g} of lots that are drawn independently; of permuted ones {report.at_most(proven)} is proven"
-    )
+    text = f"ε = {claimed:.3g} of lots drawn independently; of permuted ones {report.at_most(proven)} is proven"
     return verdict([(True if proven <= claimed else None, text)])
 
 

@@ -131,9 +131,9 @@ def _small_penalties(tier: str, store: Store) -> Verdict:
         ok, why = above(private, free, -NEGLIGIBLE, of=len(PAIRS) * (len(table.columns) - 1))
         lost = table.printed[row, None].mean - table.printed[row, column].mean
         text = (
-            f"{row} at {head(TABLE, column)}: {told(private)}, at ε = ∞ {told(free)}{why} (v1 prints {lost:.2f} less)"
+            f"{row} at {head(TABLE, column)}: {told(private)}, at ε = ∞ {told(free)}, where v1 prints {lost:.2f} less"
         )
-        parts.append(limited((ok, text), tier))
+        parts.append(limited((ok, text + why), tier))
     return verdict(parts)
 
 
