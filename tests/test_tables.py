@@ -195,7 +195,8 @@ class TestBatchClipping:
             assert run.input_scale == "standardised"
             if table.name != "bc_equal_epsilon":
                 epochs = 10 if (table.name, run.model) == ("bc_noise", "resnet18") else 50  # figure 5
-                assert (run.lr, run.epochs, run.augmentation) == (0.025, epochs, "crop_and_flip")
+                lr = column if table.column == "lr" else 0.025
+                assert (run.lr, run.epochs, run.augmentation) == (lr, epochs, "crop_and_flip")
             if run.method != "non_private":
                 assert (run.sampler, run.neighbouring_relation) == ("without_replacement", "replace_one")
                 assert run.mini_set_size in (1, run.batch_size)
@@ -417,6 +418,15 @@ def test_a_cell_has_the_settings_that_its_paper_names(name, row, column, expecte
     table = tables.load(name)
     run = table.cell(row, column, seed=0, tier="paper", **next(iter(table.points(row, column, "paper")), {}))
     assert {field: getattr(run, field) for field in expected} == expected
+
+
+    def test_with_bc_s_step_size_it_is_bc_s_run(self):
+        """And with others, nothing else."""
+        steps, table = tables.load("bc_step_sizes"), tables.load("bc_ic_vs_bc")
+        for row, tier in product(steps.rows, ("smoke", "cpu", "paper")):
+            known = table.cell(row, 0.9, seed=1, tier=tier)
+            assert steps.cell(row, 0.025, seed=1, tier=tier) == known
+            assert steps.cell(row, 0.4, seed=1, tier=tier) == replace(known, lr=0.4)
 
 
 PRINTED = {  # cells, and sums of means and standard errors, weighted by place: none is another's, or elsewhere
