@@ -5,8 +5,10 @@ Poisson sampling and a step size that is searched on validation examples.  DPSGD
 that falls linearly to 0, noise from ε by privacy loss distributions.  SI-DPSGD: v1's algorithm 1, so no momentum and a
 constant step size (its noise is scaled by the step size of the moment: with one that falls to 0, none would be left),
 v1's C = 3.1, noise from the ε that it *claims*, by the accountant that v1 used.  Where ε is large, the number of steps
-limits what is learnt, hence small batches; where it is small, noise does, hence large batches and short runs.  With
-layer norm DPSGD's steps may be larger, and its batches are large for every ε.  abadi's dense network gains from long
+limits what is learnt, hence small batches; where it is small, noise does, hence large batches and short runs.  Not so of
+SI-DPSGD, whose steps are hidden by no more noise the more of them there are: for ε < 1 it has the small batches of v1's
+code, and a tenth of the step sizes; three exploratory runs of the plain network at ε = .05 and two at .025, on
+validation examples, asked for them.  With layer norm DPSGD's steps may be larger, and its batches are large for every ε.  abadi's dense network gains from long
 runs in very large batches where ε ≥ 1, without momentum, as in abadi; a row beside it has momentum there, too.  The
 plain LeNet-5 searches with all its epochs where ε ≥ 3: with a quarter of them, and so much less noise, it chose longer
 ones.  (In :mod:`lib.tables.mnist_dp_batches`, where all rows search there with a quarter, it is less accurate than at
@@ -101,6 +103,7 @@ _PRINTED = {  # ε: ∞, 7, 3, 1, .5, .1, .05, .025
 }
 TUNED_AT = {7.0: 3.0}  # where noise hardly matters, one search serves two columns
 BATCH_NORM_TUNED_AT = {7.0: 1.0, 3.0: 1.0, 0.5: 1.0, 0.1: 0.05, 0.025: 0.05}
+V1S_BATCH = 32  # of v1's code
 
 
 class Size(NamedTuple):
@@ -155,6 +158,8 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **
     batch_size = max(size.batch_sizes) if network.large_batches and epsilon else size.batch_sizes[of_epsilon]
     longer = _longer(network.longer, tier)
     settings |= {"batch_size": batch_size, "epochs": epochs[of_epsilon] * longer}
+    if network.method == "si_dpsgd" and epsilon is not None and epsilon < 1 and not network.batch_norm:
+        settings |= {"batch_size": V1S_BATCH, "lr": settings["lr"] / 10}
     if network.model == "pca_1000":
         # abadi's PCA noise is 16, 7, 4 at ε = .5, 2, 8: about a fifth of the budget (in µ²) goes to it.
         settings["pca_noise_multiplier"] = 0.0 if epsilon is None else max(4.0, 8 / epsilon)
