@@ -63,7 +63,6 @@ def test_on_the_printed_numbers(name, status, fill):
         (OUTPERFORMS, ("SI-DPSGD (LN-LeNet-5)", 0.025), 40.0),
         ("DPSGD loses half of its accuracy at ε = 0.025", ("DPSGD (LeNet-5), v1's noise", 0.025), 80.0),
         ("Normalisation helps private training", ("DPSGD (LN-LeNet-5)", 1.0), 90.0),
-        ("20 % more accurate than DPSGD on MNIST", ("SI-DPSGD (BN-LeNet-5)", 0.05), 85.0),
         ("The SI-DPSGD rows", ("SI-DPSGD (LeNet-5)", 0.025), 90.0),
         ("SI-DPSGD with batch norm loses next to nothing", ("SI-DPSGD (BN-LeNet-5)", 0.025), 98.5),
     ],
@@ -77,6 +76,18 @@ def test_one_cell_is_enough_to_make_a_claim_fail(name, cell, value, fill):
     verdict = judged(name, fill, curve=curve)
     assert verdict.status == "fails"
     assert f"{value:.2f}" in verdict.evidence
+
+
+@pytest.mark.parametrize(("best", "status"), [(99.0, "holds"), (85.0, "fails")])
+def test_twenty_points_on_mnist_are_the_best_row_s_of_all(best, status, fill):
+    own = ("SI-DPSGD (LeNet-5)", "SI-DPSGD (LN-LeNet-5)", "SI-DPSGD (BN-LeNet-5)")
+
+    def curve(row, column, seed):
+        return [best if row == own[1] else 80.0] if row in own else as_printed(row, column, seed)
+
+    verdict = judged("20 % more accurate than DPSGD on MNIST", fill, curve=curve)
+    assert verdict.status == status
+    assert f"SI-DPSGD (LN-LeNet-5) {best:.2f} ± 0.00 (2), DPSGD (LeNet-5), v1's noise 78.96" in verdict.evidence
 
 
 @pytest.mark.parametrize("name", ["The SI-DPSGD rows", "SI-DPSGD with batch norm loses next to nothing"])

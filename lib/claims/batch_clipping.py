@@ -159,7 +159,6 @@ CLAIMS = (
         source="after bc 4.3",
         table="bc_step_sizes",
         judge=_own_steps,
-        headline=True,
     ),
     Claim(
         name="The enhanced clip norms beat Zhang's",

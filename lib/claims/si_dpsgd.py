@@ -212,7 +212,7 @@ CLAIMS = (
         says=BUDGETS,
         source="v1 abstract",
         table=TABLE,
-        judge=partial(points_ahead, TABLE, (BATCH_NORM,), 0.05, at_v1s_noise=AT_V1S_NOISE),
+        judge=partial(points_ahead, TABLE, (*dict(PAIRS), BATCH_NORM), 0.05, at_v1s_noise=AT_V1S_NOISE),
         also=AT_V1S_NOISE,
     ),
 )
