@@ -419,7 +419,6 @@ def test_a_cell_has_the_settings_that_its_paper_names(name, row, column, expecte
     run = table.cell(row, column, seed=0, tier="paper", **next(iter(table.points(row, column, "paper")), {}))
     assert {field: getattr(run, field) for field in expected} == expected
 
-
     def test_with_bc_s_step_size_it_is_bc_s_run(self):
         """And with others, nothing else."""
         steps, table = tables.load("bc_step_sizes"), tables.load("bc_ic_vs_bc")

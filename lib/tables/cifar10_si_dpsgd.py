@@ -9,10 +9,10 @@ batch normalization layers using DPSGD": below are two, with group norm, from sc
 At ε = ∞ training is ordinary, with Adam and ordinary batch norm.  Otherwise SI-DPSGD has a constant step, and DPSGD one
 that falls to 0, with momentum; either is searched at ε = 1 for ε of .5 and more, and at ε = .1.  For less than .5 the
 TF-tutorial network has small batches under SI-DPSGD, as v1's code has (16), and a tenth of the step sizes
-(:mod:`lib.tables.mnist_si_dpsgd` says why); all other rows and columns have DPSGD's, which do not suit SI-DPSGD.  Tier ``cpu`` has a
-quarter of the width and few epochs, one for the deep networks with public images: gradients flow through the
-statistics, so an example costs as much as all images that share them, 4 private and 4 public ones.  As constants they
-would cost a quarter, and teach VGG-16 next to nothing (:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
+(:mod:`lib.tables.mnist_si_dpsgd` says why); all other rows and columns have DPSGD's, which do not suit SI-DPSGD.  Tier
+``cpu`` has a quarter of the width and few epochs, one for the deep networks with public images: gradients flow through
+the statistics, so an example costs as much as all images that share them, 4 private and 4 public ones.  As constants
+they would cost a quarter, and teach VGG-16 next to nothing (:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
 """
 
 from dataclasses import replace
