@@ -5,7 +5,7 @@ with momentum, a step size that falls to 0 and noise by privacy loss distributio
 the clip norm C = 7 of v1's example and noise from the ε that it *claims*.  Words have frozen public vectors, and the
 vocabulary is theirs; in v1's code it is that of the private texts.  Layer norm has no γ and β, which would carry noise,
 and none follows the last layer; that code has γ and β in the LSTM, and one without after the last layer.  With fewer
-training examples than the papers' 96,000 every ε is harder to reach: a record says how many it had.  For ε < 1 SI-DPSGD
+training examples than the papers' 96,000 every ε is harder to reach: a record says how many it had.  For ε ≤ 1 SI-DPSGD
 has small batches, of about the share of all texts that v1's example has (128 of 96,000), and a tenth of the step sizes:
 two exploratory runs at ε = .05, on validation examples, asked for them (:mod:`lib.tables.mnist_si_dpsgd` says why).
 """
@@ -68,7 +68,7 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: int, **settings: An
     method, norm = ROWS[row]
     settings |= {"dataset": SIZES[tier].dataset, "batch_size": SIZES[tier].batch_sizes[regime(epsilon)]}
     settings |= {"model": "bilstm", "norm": norm, "epochs": epochs}
-    if method == "si_dpsgd" and epsilon is not None and epsilon < 1:
+    if method == "si_dpsgd" and epsilon is not None and epsilon <= 1:
         settings |= {"batch_size": SMALL_BATCH, "lr": settings["lr"] / 10}
     if epsilon is None:
         return Run(lr_schedule="linear", **settings)

@@ -7,12 +7,11 @@ the results of DPSGD training of ResNet and VGG in this table as it is not clear
 batch normalization layers using DPSGD": below are two, with group norm, from scratch too.
 
 At ε = ∞ training is ordinary, with Adam and ordinary batch norm.  Otherwise SI-DPSGD has a constant step, and DPSGD one
-that falls to 0, with momentum; either is searched at ε = 1 for ε of .5 and more, and at ε = .1.  For less than .5 the
-TF-tutorial network has small batches under SI-DPSGD, as v1's code has (16), and a tenth of the step sizes
-(:mod:`lib.tables.mnist_si_dpsgd` says why); all other rows and columns have DPSGD's, which do not suit SI-DPSGD.  Tier
-``cpu`` has a quarter of the width and few epochs, one for the deep networks with public images: gradients flow through
-the statistics, so an example costs as much as all images that share them, 4 private and 4 public ones.  As constants
-they would cost a quarter, and teach VGG-16 next to nothing (:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
+that falls to 0, with momentum; either is searched at ε = 1 for ε of .5 and more, and at ε = .1.  Its batches are as large
+as DPSGD's where ε is small, which does not suit it (:mod:`lib.tables.mnist_si_dpsgd`): v1's code has 16.  Tier ``cpu``
+has a quarter of the width and few epochs, one for the deep networks with public images: gradients flow through the
+statistics, so an example costs as much as all images that share them, 4 private and 4 public ones.  As constants they
+would cost a quarter, and teach VGG-16 next to nothing (:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
 """
 
 from dataclasses import replace
@@ -26,7 +25,6 @@ COLUMNS = (None, 8.0, 4.0, 2.0, 1.0, 0.5, 0.1, 0.05)
 PLAIN = "DPSGD (TF-tutorial) [1]"
 PUBLIC_EXAMPLES = {"smoke": 4, "cpu": 4, "paper": 30}
 CLIP_NORM = {"dpsgd": 0.5, "si_dpsgd": 2.5}
-SMALL_BATCH = 32
 SEARCHED_AT = {8.0: 1.0, 4.0: 1.0, 2.0: 1.0, 0.5: 1.0, 0.05: 0.1}
 # Epochs without ε, with it, and of its search, by what an epoch costs: the deep networks' is dear with public images.
 # The "plain" row searches with all its epochs: a search of 4 has so much less noise that its step is too long for 20.
@@ -102,8 +100,7 @@ def _run(row: str, epsilon: float | None, tier: str, **settings: Any) -> Run:
         return Run(lr_schedule="linear", **settings, **running)
     settings |= private(method, epsilon) | {"clip_norm": CLIP_NORM[method], "activation": activation}
     if norm != "batch":
-        small = method == "si_dpsgd" and epsilon < 0.5
-        return Run(**(settings | ({"batch_size": SMALL_BATCH, "lr": settings["lr"] / 10} if small else {})))
+        return Run(**settings)
     run = Run(**(settings | {"norm": "none"}))
     run = _public.with_public(run, tier, statistics="mixed")
     public = {"public_dataset": _cifar.PUBLIC[tier], "public_examples": PUBLIC_EXAMPLES[tier]}
