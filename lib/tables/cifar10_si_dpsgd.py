@@ -7,8 +7,8 @@ the results of DPSGD training of ResNet and VGG in this table as it is not clear
 batch normalization layers using DPSGD": below are two, with group norm, from scratch too.
 
 At ε = ∞ training is ordinary, with Adam and ordinary batch norm.  Otherwise SI-DPSGD has a constant step, and DPSGD one
-that falls to 0, with momentum; either is searched at ε = 1 for ε of .5 and more, and at ε = .1.  Its batches are as large
-as DPSGD's where ε is small, which does not suit it (:mod:`lib.tables.mnist_si_dpsgd`): v1's code has 16.  Tier ``cpu``
+that falls to 0, with momentum; either is searched at ε = 1 for ε of .5 and more, and at ε = .1.  SI-DPSGD has batches
+of up to 512 where ε is small, which do not suit it (:mod:`lib.tables.mnist_si_dpsgd`): v1's code has 16.  Tier ``cpu``
 has a quarter of the width and few epochs, one for the deep networks with public images: gradients flow through the
 statistics, so an example costs as much as all images that share them, 4 private and 4 public ones.  As constants they
 would cost a quarter, and teach VGG-16 next to nothing (:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
