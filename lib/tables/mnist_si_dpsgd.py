@@ -7,7 +7,7 @@ constant step size (its noise is scaled by the step size of the moment: with one
 v1's C = 3.1, noise from the ε that it *claims*, by the accountant that v1 used.  Where ε is large, the number of steps
 limits what is learnt, hence small batches; where it is small, noise does, hence large batches and short runs.  Not so
 of SI-DPSGD, whose weights carry the noise of one step, however many there are: for ε < 1 it has the small batches of
-v1's code, and a tenth of the step sizes; three exploratory runs of the plain network at ε = .05 and two at .025, on
+v1's code, and a tenth of the step sizes; four exploratory runs of the plain network at ε = .05 and two at .025, on
 validation examples, asked for them.  With layer norm DPSGD's steps may be larger, and its batches are large for every
 ε.  abadi's dense network gains from long runs in very large batches where ε ≥ 1, without momentum, as in abadi; a row
 beside it has momentum there, too.  The plain LeNet-5 searches with all its epochs where ε ≥ 3: with a quarter of them,
