@@ -1,4 +1,4 @@
-"""Whether SI-DPSGD is at least as accurate as DPSGD at the ε that it claims, with as much noise for both."""
+"""Whether SI-DPSGD is at least as accurate as DPSGD at the ε that it claims, with noise by one accountant for both."""
 
 from collections.abc import Sequence
 

@@ -2,7 +2,7 @@
 
 v1 counts DPSGD and SI-DPSGD alike, by Rényi DP and its conversion of January 2020; in our Table 4 DPSGD has the noise
 that privacy loss distributions ask for.  The two differ by a tenth at ε = 7 and by a factor of 3 at ε = .025, so there
-and at .05, of which v1's abstract speaks, the methods have to be compared at equal noise.
+and at .05, of which v1's abstract speaks, the methods have to be compared by one accountant.
 """
 
 from lib.tables import Table, mnist_si_dpsgd
