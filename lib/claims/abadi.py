@@ -22,7 +22,7 @@ def _much_smaller(tier: str, store: Store) -> Verdict:
 
 def _amplified(tier: str, store: Store) -> Verdict:
     """Whether a step that is (ε₀, δ₀)-DP for its lot is (qε₀, qδ₀)-DP for all data, by the exact δ of one step; beside
-    it ln(1 + q(e^ε₀ − 1)), which is what it is, and what strong composition makes of it."""
+    it the amplification theorem's ln(1 + q(e^ε₀ − 1)) for qε₀."""
     q, delta, parts = EXAMPLE["sampling_prob"], EXAMPLE["delta"], []
     for z in (EXAMPLE["noise_multiplier"], 1.0):
         of_lot = accounting.classical_gaussian(noise_multiplier=z, delta=delta)

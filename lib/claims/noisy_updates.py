@@ -43,7 +43,7 @@ CLAIMS = (
         name="Normalisation also helps when the updates are noisy",
         says="normalization layers also improve the robustness of this training method against large noise injection",
         source="v1 section 3",
-        table="mnist_noisy_updates",
+        table=UPDATES,
         judge=_noisy_updates,
     ),
     Claim(
