@@ -242,9 +242,8 @@ def test_what_canaries_fit(changes, expected):
 
 
 def test_what_v1_claims_is_by_its_own_accountant_and_of_all_its_steps(monkeypatch):
-    monkeypatch.setattr(
-        v1, "attack", lambda *_, **how: SimpleNamespace(one_run=lambda: 1.0, many_runs=lambda: 2.0, epsilon=lambda: 1.5)
-    )
+    found = SimpleNamespace(one_run=lambda: 1.0, many_runs=lambda: 2.0)
+    monkeypatch.setattr(v1, "attack", lambda *_, **how: found)
     how = {"noise_multiplier": 7.1, "sampling_prob": 32 / 60_000, "steps": 18_750, "accountant": "rdp_2020"}
     assert {found["claimed"] for found in v1.measure().values()} == {accounting.epsilon(**how)}
 

@@ -165,15 +165,12 @@ def test_of_si_dpsgd_every_iterate_counts_by_the_participations_to_be_expected(m
     assert found.scores == pytest.approx(sum((step + 1) * row.numpy() for step, row in enumerate(moved)))
 
 
-def test_both_tests_share_the_failures(monkeypatch):
-    asked = []
-    monkeypatch.setattr(canaries.bounds, "one_run", lambda *_, delta, confidence: asked.append(confidence) or 1.0)
-    monkeypatch.setattr(canaries.bounds, "threshold", lambda *_, delta, confidence: asked.append(confidence) or 2.0)
+def test_the_test_is_that_of_the_sampler(monkeypatch):
+    monkeypatch.setattr(canaries.bounds, "one_run", lambda *_, delta: 1.0)
+    monkeypatch.setattr(canaries.bounds, "many_runs", lambda *_, delta: 2.0)
     scores, included = np.zeros(4), np.array([True, False, True, False])
-    assert canaries.Attack(scores, included, 1e-5, "poisson").epsilon() == 2.0
-    assert asked == pytest.approx([0.975, 0.975])
-    assert canaries.Attack(scores, included, 1e-5, "without_replacement").epsilon() == 1.0
-    assert asked[2:] == [0.95]
+    for sampler, expected in {"poisson": 2.0, "fixed_order": 2.0, "without_replacement": 1.0, "shuffled": 1.0}.items():
+        assert canaries.Attack(scores, included, 1e-5, sampler).epsilon() == expected
 
 
 def test_the_stored_audits_are_of_every_iterate_but_for_si_dpsgd():

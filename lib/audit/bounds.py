@@ -1,4 +1,4 @@
-"""From guesses to a lower bound on ε: two tests that hold with a stated confidence, whatever the attack.
+"""From guesses to a lower bound on ε: tests that hold with a stated confidence, whatever the attack.
 
 Examples are included or not, by fair coins; an attack gives each a score, large where it looks included.
 
@@ -16,12 +16,14 @@ from functools import partial
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import beta as beta_distribution
 from scipy.stats import binom
 
 CONFIDENCE = 0.95
 LARGEST = 100.0  # ε up to which is searched
+SURELY = 1e-9  # how likely more coins are given away than are tried
 GUESSES = (10, 30, 100, 300, 1000, 10_000)  # as many examples as included, and as not; all of them, if there are fewer
+
+PValue = Callable[[int, int, int, float, float], float]  # of examples, guesses, right ones, δ and ε
 
 
 def one_run(scores: np.ndarray, included: np.ndarray, *, delta: float, confidence: float = CONFIDENCE) -> float:
@@ -32,6 +34,22 @@ def one_run(scores: np.ndarray, included: np.ndarray, *, delta: float, confidenc
     ``p = β + 2mδ·α``, β = P(B ≥ v), α = max_{1≤i≤v} P(v − i ≤ B < v)/i, B ~ Bin(r, e^ε/(1 + e^ε)).  The numbers of
     guesses that are tried, ``GUESSES`` and those with high scores alone, share 1 − ``confidence``.
     """
+    return _most(_of_one_run, scores, included, delta, confidence)
+
+
+def many_runs(scores: np.ndarray, included: np.ndarray, *, delta: float, confidence: float = CONFIDENCE) -> float:
+    """ε where the m examples are in as many independent runs, by the same guesses.
+
+    No (ε, δ)-DP mechanism tells of a coin more than randomised response, right with probability e^ε/(1 + e^ε), that
+    with probability δ gives it away (Kairouz et al. 2015, 1311.0776).  So D ~ Bin(m, δ) of the coins are given away,
+    whichever are guessed, and v of r guesses are right with probability at most ``min_d P(B ≥ v − d) + P(D > d)``,
+    B ~ Bin(r − d, e^ε/(1 + e^ε)).
+    """
+    return _most(_of_many_runs, scores, included, delta, confidence)
+
+
+def _most(p_value: PValue, scores: np.ndarray, included: np.ndarray, delta: float, confidence: float) -> float:
+    """The largest ε that any number of guesses refutes."""
     count = len(scores)
     shuffled = np.random.default_rng(0).permutation(count)  # equal scores come in no order that knows the coins
     order = shuffled[np.argsort(-scores[shuffled], kind="stable")]
@@ -41,7 +59,7 @@ def one_run(scores: np.ndarray, included: np.ndarray, *, delta: float, confidenc
     best = 0.0
     for above, below in tried:
         right = int(right_above[above - 1]) + (int(right_below[below - 1]) if below else 0)
-        best = max(best, _largest(partial(_p_value, count, above + below, right, delta), failure))
+        best = max(best, _largest(partial(p_value, count, above + below, right, delta), failure))
     return best
 
 
@@ -53,7 +71,7 @@ def _guesses(count: int) -> Iterator[tuple[int, int]]:
         yield guesses, 0
 
 
-def _p_value(examples: int, guesses: int, right: int, delta: float, epsilon: float) -> float:
+def _of_one_run(examples: int, guesses: int, right: int, delta: float, epsilon: float) -> float:
     """How likely so many right guesses are at most, under (ε, δ)-DP."""
     probability = 1 / (1 + math.exp(-epsilon))
     beta = binom.sf(right - 1, guesses, probability)
@@ -64,43 +82,12 @@ def _p_value(examples: int, guesses: int, right: int, delta: float, epsilon: flo
     return min(1.0, float(beta) + 2 * examples * delta * alpha)
 
 
-def threshold(scores: np.ndarray, included: np.ndarray, *, delta: float, confidence: float = CONFIDENCE) -> float:
-    """ε of many independent runs: the threshold test with Clopper and Pearson's intervals.
-
-    An (ε, δ)-DP mechanism has TPR ≤ e^ε FPR + δ and 1 − FPR ≤ e^ε (1 − TPR) + δ at every threshold.  The threshold is
-    chosen on the runs with even numbers and judged on the odd ones; either rate's bound fails with probability at most
-    (1 − ``confidence``)/2.
-    """
-    even, shares = np.arange(len(scores)) % 2 == 0, np.geomspace(1e-4, 0.5, 40)
-    candidates = np.quantile(scores[even], np.concatenate([shares, 1 - shares]))
-    # The best of many looks better than it is: it is chosen at a confidence that all of them share.
-    shared = 1 - (1 - confidence) / len(candidates)
-    chosen = max(candidates, key=lambda at: _at(at, scores[even], included[even], delta, shared))
-    return max(0.0, _at(chosen, scores[~even], included[~even], delta, confidence))
-
-
-def _at(at: float, scores: np.ndarray, included: np.ndarray, delta: float, confidence: float) -> float:
-    """The larger of the ε of both directions at one threshold."""
-    failure = (1 - confidence) / 2
-    hits, members = int(np.sum(scores[included] > at)), int(np.sum(included))
-    false, others = int(np.sum(scores[~included] > at)), int(np.sum(~included))
-    true_at_least, false_at_most = _lower(hits, members, failure), _upper(false, others, failure)
-    return max(
-        _log_ratio(true_at_least - delta, false_at_most),
-        _log_ratio(1 - false_at_most - delta, 1 - true_at_least),
-    )
-
-
-def _log_ratio(numerator: float, denominator: float) -> float:
-    return math.log(numerator / denominator) if numerator > 0 else -math.inf
-
-
-def _lower(successes: int, trials: int, failure: float) -> float:
-    return 0.0 if successes == 0 else float(beta_distribution.ppf(failure, successes, trials - successes + 1))
-
-
-def _upper(successes: int, trials: int, failure: float) -> float:
-    return 1.0 if successes == trials else float(beta_distribution.ppf(1 - failure, successes + 1, trials - successes))
+def _of_many_runs(examples: int, guesses: int, right: int, delta: float, epsilon: float) -> float:
+    """The same, each example in a run of its own."""
+    given_away = np.arange(1 + min(right, int(binom.ppf(1 - SURELY, examples, delta))))
+    probability = 1 / (1 + math.exp(-epsilon))
+    by_guessing = binom.sf(right - given_away - 1, guesses - given_away, probability)
+    return min(1.0, float(np.min(by_guessing + binom.sf(given_away, examples, delta))))
 
 
 def _largest(p_value: Callable[[float], float], failure: float) -> float:

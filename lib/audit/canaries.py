@@ -47,24 +47,21 @@ class Attack:
     sampler: str
 
     def epsilon(self) -> float:
-        """ε, with 95 % confidence: the larger of both tests, at 97.5 % each, where rows are independent runs."""
-        if self.sampler not in INDEPENDENT:
-            return self.one_run()
-        each = 1 - (1 - bounds.CONFIDENCE) / 2
-        return max(self.one_run(confidence=each), self.many_runs(confidence=each))
+        """ε, with 95 % confidence, by the test that fits: that of many runs, where rows are independent ones."""
+        return self.many_runs() if self.sampler in INDEPENDENT else self.one_run()
 
-    def one_run(self, confidence: float = bounds.CONFIDENCE) -> float:
+    def one_run(self) -> float:
         """ε from one run with many canaries, see :func:`lib.audit.bounds.one_run`."""
-        return bounds.one_run(self.scores, self.included, delta=self.delta, confidence=confidence)
+        return bounds.one_run(self.scores, self.included, delta=self.delta)
 
-    def many_runs(self, confidence: float = bounds.CONFIDENCE) -> float:
-        """ε of the rows as independent runs, see :func:`lib.audit.bounds.threshold`.
+    def many_runs(self) -> float:
+        """ε of the rows as independent runs, see :func:`lib.audit.bounds.many_runs`.
 
         ``ValueError`` where they are not: batches of a fixed size hold one canary in the place of another.
         """
         if self.sampler not in INDEPENDENT:
             raise ValueError(f"sampler: expected one of {', '.join(INDEPENDENT)}, or one_run(); got {self.sampler!r}")
-        return bounds.threshold(self.scores, self.included, delta=self.delta, confidence=confidence)
+        return bounds.many_runs(self.scores, self.included, delta=self.delta)
 
 
 class Canaries(nn.Module):

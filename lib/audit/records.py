@@ -129,11 +129,10 @@ def _attacked(run: Run) -> bool:
 
 def attack(run: Run) -> str:
     """The attack on a run, in words."""
-    tests = "one run (Steinke et al. 2023)"
-    if run.sampler in canaries.INDEPENDENT:
-        tests += " or as many runs (Clopper and Pearson)"
+    independent = run.sampler in canaries.INDEPENDENT
+    test = "many independent runs" if independent else "one run (Steinke et al. 2023)"
     of = " or of opposite gradient" * (run.neighbouring_relation == "replace_one")
-    return f"up to {_canaries(run)} canaries in orthogonal coordinates{of}, {ITERATES[_released(run)]}, as {tests}"
+    return f"up to {_canaries(run)} canaries in orthogonal coordinates{of}, {ITERATES[_released(run)]}, as {test}"
 
 
 def audited(run: Run, examples: int) -> Audit:

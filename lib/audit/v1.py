@@ -35,7 +35,7 @@ ATTACKS = {  # name → run, what is released
 
 
 def measure() -> dict[str, dict[str, Any]]:
-    """{attack: {"claimed", "one_run", "many_runs", "epsilon", "canaries", "confidence"}}."""
+    """{attack: {"claimed", "one_run", "many_runs", "canaries", "confidence"}}."""
     results = {}
     for name, (run, released) in ATTACKS.items():
         found = attack(run, examples=EXAMPLES, canaries=CANARIES, released=released)
@@ -45,6 +45,6 @@ def measure() -> dict[str, dict[str, Any]]:
             steps=run.epochs * (EXAMPLES // run.batch_size),
             accountant=run.accountant,
         )
-        shown = {"one_run": found.one_run(), "many_runs": found.many_runs(), "epsilon": found.epsilon()}
+        shown = {"one_run": found.one_run(), "many_runs": found.many_runs()}
         results[name] = {"claimed": claimed, **shown, "canaries": CANARIES, "confidence": CONFIDENCE}
     return results

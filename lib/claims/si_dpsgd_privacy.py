@@ -35,7 +35,7 @@ def _same_privacy(tier: str, store: Store) -> Verdict:
         f"exactly ε = {exact:.3g} at the same δ, and δ = {delta:.3g} at the claimed ε"
     )
     found = stored.audit("v1")
-    audited = {name: found[f"{name}, last iterate"]["epsilon"] for name in ("SI-DPSGD", "DPSGD")}
+    audited = {name: found[f"{name}, last iterate"]["many_runs"] for name in ("SI-DPSGD", "DPSGD")}
     attack = (
         f"an attack on the last iterate shows ε ≥ {report.at_least(audited['SI-DPSGD'])} with 95 % confidence, "
         f"and of DPSGD with the same noise ε ≥ {report.at_least(audited['DPSGD'])}"
