@@ -277,6 +277,23 @@ def test_v2_table_3_varies_the_last_norm_layer_and_nothing_else(tier):
         assert runs[0].model.endswith("_narrow") == (tier != "paper")
 
 
+SMALL_EPSILON = {  # where SI-DPSGD has small batches: table → largest ε, its rows
+    "mnist_si_dpsgd": (0.5, [f"SI-DPSGD ({net})" for net in ("LeNet-5", "LN-LeNet-5", "BN-LeNet-5")]),
+    "agnews_si_dpsgd": (1.0, ["SI-DPSGD (BiLSTM-DL)", "SI-DPSGD (LN-BiLSTM-DL)"]),
+    "cifar10_si_dpsgd": (0.1, ["SI-DPSGD (TF-tutorial)"]),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_EPSILON)
+@pytest.mark.parametrize("tier", ["cpu", "paper"])
+def test_where_epsilon_is_small_si_dpsgd_has_small_batches_and_steps_and_its_search_has_them_too(name, tier):
+    table, (largest, rows) = tables.load(name), SMALL_EPSILON[name]
+    for row, column in product(rows, table.columns[1:]):
+        for run in (table.cell(row, column, seed=0, tier=tier, lr=1.0), table.tuning(row, column, tier=tier, lr=1.0)):
+            assert (run.batch_size <= 64) == (column <= largest), (row, column)
+            assert run.lr == (0.1 if column <= largest else 1.0), (row, column)
+
+
 def test_v1_table_5_has_v2_table_6s_plain_row():
     table, other = tables.load("cifar10_si_dpsgd"), tables.load("cifar10_dpsgd_bn")
     row, twin = table.rows[0], other.rows[0]

@@ -9,7 +9,7 @@ batch normalization layers using DPSGD": below are two, with group norm, from sc
 At ε = ∞ training is ordinary, with Adam and ordinary batch norm.  Otherwise SI-DPSGD has a constant step, and DPSGD one
 that falls to 0, with momentum; either is searched at ε = 1 for ε of .5 and more, and at ε = .1.  At ε = .1 and .05
 SI-DPSGD of TF-tutorial has small batches and a tenth of the step sizes, as on MNIST (:mod:`lib.tables.mnist_si_dpsgd`):
-its four search runs at ε = .1, judged on validation examples, asked for them. Elsewhere it has batches of 128 to 512,
+its four search runs at ε = .1, judged on validation examples, asked for them.  Elsewhere it has batches of 128 to 512,
 which do not suit it where ε is small: v1's code has 16.  Tier ``cpu`` has a quarter of the width and few epochs, one
 for the deep networks with public images: gradients flow through the statistics, so an example costs as much as all
 images that share them, 4 private and 4 public ones.  As constants they would cost a quarter, and teach VGG-16 next to
