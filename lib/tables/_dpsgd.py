@@ -20,6 +20,16 @@ def private(method: str, epsilon: float) -> dict[str, Any]:
     return {"method": method, "sampler": "poisson", "optimizer": "sgd", "epsilon": epsilon} | METHODS[method]
 
 
+def small_batches(method: str, epsilon: float | None, lr: float, *, up_to: float, batch_size: int) -> dict[str, Any]:
+    """Batch size and step size of SI-DPSGD down from ε = ``up_to``, a tenth of ``lr``; else nothing.
+
+    Its weights carry the noise of one step, however many there are, and at the same claimed ε that is the smaller the
+    smaller batches are.  DPSGD's adds up from step to step, so there large ones suit it.
+    """
+    small = method == "si_dpsgd" and epsilon is not None and epsilon <= up_to
+    return {"batch_size": batch_size, "lr": lr / 10} if small else {}
+
+
 def without_momentum(run: Run) -> Run:
     """``run`` with steps as long as momentum 0.9 makes them in the long run."""
     return replace(run, momentum=0.0, lr=10 * run.lr)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, agnews_noise, printed
-from lib.tables._dpsgd import private, regime
+from lib.tables._dpsgd import private, regime, small_batches
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05)
 ROWS = {
@@ -68,8 +68,7 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: int, **settings: An
     method, norm = ROWS[row]
     settings |= {"dataset": SIZES[tier].dataset, "batch_size": SIZES[tier].batch_sizes[regime(epsilon)]}
     settings |= {"model": "bilstm", "norm": norm, "epochs": epochs}
-    if method == "si_dpsgd" and epsilon is not None and epsilon <= 1:
-        settings |= {"batch_size": SMALL_BATCH, "lr": settings["lr"] / 10}
+    settings |= small_batches(method, epsilon, settings["lr"], up_to=1.0, batch_size=SMALL_BATCH)
     if epsilon is None:
         return Run(lr_schedule="linear", **settings)
     return Run(**(private(method, epsilon) | {"clip_norm": CLIP_NORM[method]} | settings))

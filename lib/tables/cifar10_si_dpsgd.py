@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _cifar, _public, cifar10_dpsgd_bn, printed
-from lib.tables._dpsgd import private, regime
+from lib.tables._dpsgd import private, regime, small_batches
 
 COLUMNS = (None, 8.0, 4.0, 2.0, 1.0, 0.5, 0.1, 0.05)
 PLAIN = "DPSGD (TF-tutorial) [1]"
@@ -93,17 +93,13 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     return _run(row, column, tier, epochs=EPOCHS[ROWS[row].length][tier][2], lr=lr, validation_examples=examples)
 
 
-def _in_small_batches(row: str, epsilon: float | None) -> bool:
-    return ROWS[row].method == "si_dpsgd" and ROWS[row].norm == "none" and epsilon is not None and epsilon < 0.5
-
-
 def _run(row: str, epsilon: float | None, tier: str, **settings: Any) -> Run:
     method, model, norm, length, activation = ROWS[row]
     sizes = LARGE_BATCHES if length == "plain" else BATCH_SIZES
     settings |= _cifar.network(model, tier) | {"norm": norm, "dataset": _cifar.DATASET[tier]}
     settings |= {"batch_size": sizes[tier][regime(epsilon)]}
-    if _in_small_batches(row, epsilon):
-        settings |= {"batch_size": SMALL_BATCH, "lr": settings["lr"] / 10}
+    if norm == "none":
+        settings |= small_batches(method, epsilon, settings["lr"], up_to=0.1, batch_size=SMALL_BATCH)
     if epsilon is None:
         running = {"test_statistics": "running"} if norm == "batch" else {}
         return Run(lr_schedule="linear", **settings, **running)

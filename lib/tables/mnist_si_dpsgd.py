@@ -6,7 +6,7 @@ that falls linearly to 0, noise from ε by privacy loss distributions.  SI-DPSGD
 constant step size (its noise is scaled by the step size of the moment: with one that falls to 0, none would be left),
 v1's C = 3.1, noise from the ε that it *claims*, by the accountant that v1 used.  Where ε is large, the number of steps
 limits what is learnt, hence small batches; where it is small, noise does, hence large batches and short runs.  Not so
-of SI-DPSGD, whose weights carry the noise of one step, however many there are: for ε < 1 it has the small batches of
+of SI-DPSGD, whose weights carry the noise of one step, however many there are: for ε ≤ .5 it has the small batches of
 v1's code, and a tenth of the step sizes; four exploratory runs of the plain network at ε = .05 and two at .025, on
 validation examples, asked for them.  With layer norm DPSGD's steps may be larger, and its batches are large for every
 ε.  abadi's dense network gains from long runs in very large batches where ε ≥ 1, without momentum, as in abadi; a row
@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 
 from lib.run import Run
 from lib.tables import Table, _public, printed
-from lib.tables._dpsgd import private, regime, without_momentum
+from lib.tables._dpsgd import private, regime, small_batches, without_momentum
 
 COLUMNS = (None, 7.0, 3.0, 1.0, 0.5, 0.1, 0.05, 0.025)
 
@@ -158,8 +158,7 @@ def _run(row: str, epsilon: float | None, tier: str, epochs: tuple[int, ...], **
     batch_size = max(size.batch_sizes) if network.large_batches and epsilon else size.batch_sizes[of_epsilon]
     longer = _longer(network.longer, tier)
     settings |= {"batch_size": batch_size, "epochs": epochs[of_epsilon] * longer}
-    if network.method == "si_dpsgd" and epsilon is not None and epsilon < 1:
-        settings |= {"batch_size": V1S_BATCH, "lr": settings["lr"] / 10}
+    settings |= small_batches(network.method, epsilon, settings["lr"], up_to=0.5, batch_size=V1S_BATCH)
     if network.model == "pca_1000":
         # abadi's PCA noise is 16, 7, 4 at ε = .5, 2, 8: about a fifth of the budget (in µ²) goes to it.
         settings["pca_noise_multiplier"] = 0.0 if epsilon is None else max(4.0, 8 / epsilon)
