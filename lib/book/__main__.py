@@ -14,15 +14,17 @@ def main() -> None:
     out = REPOSITORY / "out"
     try:
         ledger.write(REPOSITORY / "README.md")
+        print("→ README.md, results/REPORT.md", flush=True)  # the page takes as long again
         out.mkdir(exist_ok=True)
         page = book.page(Store(), notebook.numbered())
         (out / "report.html").write_text(page, encoding="utf-8")
+        print("→ out/report.html", flush=True)
         book.documentation(out / "api")
     except (StoreError, ValueError, OSError) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
         raise SystemExit("stopped") from None
-    print("→ README.md, results/REPORT.md, out/report.html, out/api")
+    print("→ out/api")
 
 
 if __name__ == "__main__":
