@@ -91,7 +91,7 @@ def test_every_field_counts_in_the_id():
     then_constant = {"lr_schedule": "linear_then_constant", "lr_decay_epochs": 1}
     of_others = [falling, falling | {"lr_decay": 0.9}, then_constant, then_constant | {"lr_decay_epochs": 2}]
     of_others += [{"optimizer": "sgd", "momentum": 0.9}, {"norm": "batch", "test_statistics": "running"}]
-    of_others += [{"mini_set_size": 2, "averaged_over": "examples"}]
+    of_others += [{"mini_set_size": 2, "averaged_over": "examples"}, {"public_examples": 10, "trained_on": "public"}]
     of_others += [{"augmentation": "shift"}, VIEWS, {"norm": "layer", "last_norm": "added"}]
     noisy = {"weight_noise_on": "weights", "weight_noise_draw": "epoch", "test_draws": 0}
     of_others += [{"weight_noise_std": 0.1, name: value} for name, value in noisy.items()]
@@ -170,7 +170,17 @@ def test_every_field_counts_in_the_id():
         ({"clipped": "layer"}, "clipped: expected 'gradient' for clip_norm None; got 'layer'"),
         (
             {"gradient_norm_examples": 5},
-            "public_examples: expected at least 5 for gradient_norm_examples 5 and test_statistics 'batch'; got 0",
+            "public_examples: expected at least 5 for gradient_norm_examples 5, test_statistics 'batch' and trained_on "
+            "'private'; got 0",
+        ),
+        (
+            {"trained_on": "public"},
+            "public_examples: expected at least 1 for gradient_norm_examples 0, test_statistics 'batch' and trained_on "
+            "'public'; got 0",
+        ),
+        (
+            {"trained_on": "public", "norm": "public_batch", "public_examples": 8, "public_dataset": "kmnist"},
+            "public_dataset: expected '' for trained_on 'public'; got 'kmnist'",
         ),
         (
             {"lr_schedule": "linear_then_constant", "lr_decay": 0.5},

@@ -190,6 +190,26 @@ def test_a_vocabulary_of_the_training_texts_is_what_the_run_is_tested_with_and_i
     assert "is not counted" in train(run)["privacy"]["proven"]["assumes"].rpartition(";")[2]
 
 
+def test_a_run_on_public_examples_alone_is_given_no_private_one():
+    run = make_run(dataset="digits", public_examples=100)
+    on_public = replace(run, trained_on="public")
+    (private, (inputs, labels)), (alone, _) = (dataset_of(of, torch.device("cpu")) for of in (run, on_public))
+    assert torch.equal(as_input(alone.train_inputs), inputs)
+    assert torch.equal(alone.train_labels, labels)
+    assert torch.equal(alone.test_inputs, private.test_inputs)
+    held_out, _ = dataset_of(replace(on_public, validation_examples=40), torch.device("cpu"))
+    assert len(held_out.train_labels) == 60  # the other 40 are public, too
+
+
+def test_a_run_on_public_examples_alone_has_an_epsilon_of_zero():
+    run = make_run(dataset="digits", public_examples=100, trained_on="public")
+    proven = train(run)["privacy"]["proven"]
+    assert (proven["epsilon"], proven["assumes"]) == (0.0, "the public examples are public")
+    assert train(replace(run, trained_on="private"))["privacy"]["proven"]["epsilon"] is None
+    with pytest.raises(ValueError, match="trained_on: expected 'private' for method 'noisy_sgd'; got 'public'"):
+        train(replace(run, method="noisy_sgd", gradient_noise_std=0.1))
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"weight_noise_on": "lstm"}, *({"weight_noise_draw": draw} for draw in ("time_step", "time_step_all"))],

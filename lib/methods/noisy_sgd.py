@@ -15,7 +15,7 @@ from lib.methods.non_private import NonPrivate
 from lib.methods.non_private import may_differ as may_differ
 from lib.run import Run
 
-SETTINGS = OF_NON_PRIVATE | {"gradient_noise_std"}
+SETTINGS = OF_NON_PRIVATE - {"trained_on"} | {"gradient_noise_std"}
 
 
 class NoisySGD(NonPrivate):

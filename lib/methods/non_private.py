@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from lib.grads import stacked
 from lib.methods import Batch, Method, Public
 from lib.methods._gradient_norms import GradientNorms
-from lib.methods.dpsgd import cross_entropy
+from lib.methods.dpsgd import PUBLIC, STANDARDISED, cross_entropy
 from lib.run import Run
 
-SETTINGS = frozenset({"weight_noise_std", "gradient_norm_examples", "statistics", "pca_noise_multiplier"})
+SETTINGS = frozenset({"weight_noise_std", "gradient_norm_examples", "statistics", "pca_noise_multiplier", "trained_on"})
 NOT_PRIVATE = "non-private training: gradients are neither clipped nor noised"
+UNTOUCHED = "trained on the public examples alone, so nothing is told of a private one"
 
 
 class NonPrivate(Method):
@@ -59,7 +60,12 @@ class NonPrivate(Method):
             parameter.grad = gradients[name]
 
     def privacy(self) -> dict[str, Any]:
-        """No guarantee: ε is null.  Noise without a sensitivity is not a mechanism."""
+        """No guarantee: ε is null, as noise without a sensitivity is not a mechanism; but 0 where no private example is
+        touched."""
+        proven = {"epsilon": None, "assumes": "", "why": NOT_PRIVATE}
+        if self.run.trained_on == "public":
+            assumes = PUBLIC + STANDARDISED * (self.run.input_scale == "standardised")
+            proven = {"epsilon": 0.0, "assumes": assumes.removeprefix("; "), "why": UNTOUCHED}
         return {
             "neighbouring_relation": None,
             "sampler": "shuffled epochs",
@@ -67,7 +73,7 @@ class NonPrivate(Method):
             "sampling_prob": self.sampler.sampling_prob,
             "steps": self.steps,
             "claimed": {},
-            "proven": {"epsilon": None, "assumes": "", "why": NOT_PRIVATE},
+            "proven": proven,
             "audited": None,
         }
 

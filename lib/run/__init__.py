@@ -70,6 +70,7 @@ class Run:
     test_at                 of si_dpsgd: theta (the noised θ_T, v1 algorithm 1) | mu (its mean, as v1's code does)
     public_examples         training examples that are declared public and not trained on (D_pub of bc), or
     public_dataset          the data set whose first test images are the public examples instead (v1, v2: KMNIST)
+    trained_on              private | public: on public_examples alone, and the private ones are not touched
     mini_set_size           s of batch_clipping: the mean gradients of mini-sets of s examples are clipped
     averaged_over           the noised sum is divided by the number of clipped: vectors (bc) | examples
     gradient_norm_examples  public examples on which the layers' gradient norms are measured before every epoch
@@ -155,6 +156,7 @@ class Run:
     pretraining_epochs: int = 0
     pretraining_norm: str = ""
     vocabulary: str = "public"
+    trained_on: str = "private"
 
     def __post_init__(self) -> None:
         # Tables make tens of thousands of runs, and most fields have their default, which needs no check.

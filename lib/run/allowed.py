@@ -34,6 +34,7 @@ CHOICES = {
     "statistics_gradient": ("off", "on"),
     "pretraining_norm": ("", "none", "batch", "layer", "layer_without_affine", "instance", "group_without_affine"),
     "vocabulary": ("public", "private"),
+    "trained_on": ("private", "public"),
     "last_norm": ("as_designed", "removed", "added"),
 }
 PRECISIONS = ("float32", "bfloat16")  # no field: like the device, how precisely a run is computed is recorded
@@ -124,12 +125,14 @@ def check_statistics(run: Any) -> None:
 
 
 def check_public_examples(run: Any) -> None:
-    """There are as many as other settings ask for."""
-    needed = max(run.gradient_norm_examples, int(run.test_statistics == "public"))
+    """There are as many as other settings ask for, of this data set where they are to be trained on."""
+    if run.trained_on == "public" and run.public_dataset:
+        raise ValueError(f"public_dataset: expected '' for trained_on 'public'; got {run.public_dataset!r}")
+    needed = max(run.gradient_norm_examples, int("public" in (run.test_statistics, run.trained_on)))
     if run.public_examples < needed:
         raise ValueError(
-            f"public_examples: expected at least {needed} for gradient_norm_examples {run.gradient_norm_examples} and "
-            f"test_statistics {run.test_statistics!r}; got {run.public_examples}"
+            f"public_examples: expected at least {needed} for gradient_norm_examples {run.gradient_norm_examples}, "
+            f"test_statistics {run.test_statistics!r} and trained_on {run.trained_on!r}; got {run.public_examples}"
         )
 
 

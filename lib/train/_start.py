@@ -72,6 +72,8 @@ def _without_public(run: Run, dataset: Dataset) -> Data:
     else:
         draws = generator(0, "public split")
         dataset, (images, labels) = dataset.without("public_examples", run.public_examples, draws)
+        if run.trained_on == "public":
+            dataset = replace(dataset, train_inputs=images, train_labels=labels)
     return dataset, (preprocessing_of(run, dataset).testing(images), labels)
 
 
