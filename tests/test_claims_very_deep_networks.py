@@ -164,7 +164,7 @@ def test_one_of_several_gaps_is_larger_by_chance(lost, status, fill):
         lambda row, column, seed: [80.0 - lose[row] * (column is not None) if row in lose else 50.0],
         tier="paper",
     )
-    assert very_deep_networks._smaller_gap("paper", store).status == status
+    assert JUDGES["the light VGG loses less"]("paper", store).status == status
 
 
 @pytest.mark.parametrize("row", [cifar10_dpsgd_bn.BN, cifar10_dpsgd_bn.BN_VGG])

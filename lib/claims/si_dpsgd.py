@@ -1,8 +1,7 @@
 """v1: SI-DPSGD against DPSGD; MNIST, that is Table 4 and the abstract."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import product
 
 from lib import tables
 from lib.claims import (
@@ -20,6 +19,7 @@ from lib.claims import (
     told,
     verdict,
 )
+from lib.claims._gaps import small_gaps
 from lib.claims._same_claim import at_the_same_claim
 from lib.store import Store
 from lib.tables import Column, Row
@@ -41,6 +41,7 @@ REACHED = "whether ours reach every accuracy that is printed of SI-DPSGD at a fi
 BOTH_CONTRIBUTE = (
     "both the algorithmic improvements and the introduced normalization contribute to SI-DPSGD’s superior performance"
 )
+PENALTIES = "unlike DPSGD, training with SI-DPSGD incurs only negligible performance penalties"
 NEGLIGIBLE = 2.0  # points
 
 
@@ -111,30 +112,18 @@ def points_ahead(
 
 def _hardly_any_gap(tier: str, store: Store) -> Verdict:
     """Whether v1's batch norm is at every ε no more than ``GAP`` points below the best of LeNet-5 at ε = ∞: its own row
-    is trained briefly there, and a gap from too low an accuracy is too small."""
-    found, parts, finite = cells(TABLE, tier, store), [], tables.load(TABLE).columns[1:]
-    of_lenet = [found[row, None] for row in (*dict(PAIRS), BATCH_NORM) if found[row, None]["n"]]
-    free = max(of_lenet, key=lambda cell: cell["mean"], default=found[BATCH_NORM, None])
-    for column in finite:
-        private = found[BATCH_NORM, column]
-        ok, why = above(private, free, -GAP, of=len(finite))
-        text = f"{head(TABLE, column)}: {told(private)}, the best at ε = ∞ {told(free)}{why}"
-        parts.append(limited((ok, text), tier))
-    return verdict(parts)
+    is trained briefly there."""
+    points = dict.fromkeys(tables.load(TABLE).columns[1:], GAP)
+    return verdict(small_gaps(TABLE, {BATCH_NORM: (BATCH_NORM, *dict(PAIRS))}, points, tier, store))
 
 
-def _small_penalties(tier: str, store: Store) -> Verdict:
-    """Whether SI-DPSGD's rows lose no more than ``NEGLIGIBLE`` points at any ε that is claimed; and what v1 prints."""
-    found, table, parts = cells(TABLE, tier, store), tables.load(TABLE), []
-    for row, column in product((row for row, _ in PAIRS), table.columns[1:]):
-        private, free = found[row, column], found[row, None]
-        ok, why = above(private, free, -NEGLIGIBLE, of=len(PAIRS) * (len(table.columns) - 1))
-        lost = table.printed[row, None].mean - table.printed[row, column].mean
-        text = (
-            f"{row} at {head(TABLE, column)}: {told(private)}, at ε = ∞ {told(free)}, where v1 prints {lost:.2f} less"
-        )
-        parts.append(limited((ok, text + why), tier))
-    return verdict(parts)
+def small_penalties(
+    table: str, networks: Mapping[Row, Sequence[Row]], tier: str, store: Store, *, alike: bool = True
+) -> Verdict:
+    """Whether SI-DPSGD's rows, the keys, lose no more than ``NEGLIGIBLE`` points at any ε that is claimed; the rest as
+    in :func:`lib.claims._gaps.small_gaps`."""
+    points = dict.fromkeys(tables.load(table).columns[1:], NEGLIGIBLE)
+    return verdict(small_gaps(table, networks, points, tier, store, alike=alike))
 
 
 CLAIMS = (
@@ -173,10 +162,10 @@ CLAIMS = (
     ),
     Claim(
         name="SI-DPSGD costs next to no accuracy",
-        says="unlike DPSGD, training with SI-DPSGD incurs only negligible performance penalties",
+        says=PENALTIES,
         source="v1 section 5",
         table=TABLE,
-        judge=_small_penalties,
+        judge=partial(small_penalties, TABLE, {row: (row,) for row, _ in PAIRS}),
     ),
     Claim(
         name="DPSGD loses half of its accuracy at ε = 0.025",
