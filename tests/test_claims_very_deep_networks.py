@@ -78,6 +78,7 @@ def test_it_holds_on_the_printed_numbers_and_is_open_without(claim, fill):
         ("SI-DPSGD is more accurate than DPSGD at the same claimed ε", SI, {"SI-DPSGD (TF-tutorial)": 66.0}),
         ("very deep networks train with SI-DPSGD alone", SI, {"DPSGD (GN-VGG-16), from scratch": 45.0}),
         ("very deep networks train with SI-DPSGD alone", SI, {("SI-DPSGD (VGG-16)", 0.05): 11.0}),
+        ("very deep networks train with SI-DPSGD alone", SI, {("SI-DPSGD (ResNet-18)", 0.05): 11.0}),
     ],
 )
 def test_it_can_fail(name, table, changes, fill):

@@ -18,8 +18,10 @@ ONE_NORM_MORE = {"ResNet-18-mod": "ResNet-18", "VGG-16-mod": "VGG-16"}
 ONE_AT_THE_END = {"ResNet-18": "BN-ResNet-18", "VGG-16": "BN-VGG-16"}
 WITHOUT_BN = tuple(row for row in cifar10_dpsgd_bn.ROWS if row.startswith(("VGG without", "GN-VGG")))
 UNSOUND = (cifar10_dpsgd_bn.BN, cifar10_dpsgd_bn.BN_VGG)
-DPSGD_ROWS = ("DPSGD (GN-VGG-16), from scratch", "DPSGD (GN-Fast-CIFAR-ResNet), from scratch")
-SI_ROWS = ("SI-DPSGD (VGG-16)", "SI-DPSGD (Fast-CIFAR-ResNet)")
+DPSGD_ROWS, SI_ROWS = (
+    tuple(row for row, of_row in cifar10_si_dpsgd.ROWS.items() if of_row.length == length)
+    for length in ("group", "deep")
+)
 
 
 def _norm_protects(pairs: dict[str, str], tier: str, store: Store) -> Verdict:
@@ -67,6 +69,7 @@ def _needs_batch_norm(tier: str, store: Store) -> Verdict:
 def _only_with_si(tier: str, store: Store) -> Verdict:
     """Whether deep networks do not train with DPSGD, and do with SI-DPSGD.
 
+    Of the two methods each is asked by itself: ResNet-18, which v1 names and which was not run with DPSGD, counts, too.
     Below the papers' scale DPSGD decides nothing: a narrow network that trains is not as deep, and one that does not
     has had few epochs.
     """
