@@ -4,7 +4,15 @@ from functools import partial
 
 from lib.claims import Claim, no_worse, printed_reached
 from lib.claims._same_claim import at_the_same_claim
-from lib.claims.si_dpsgd import BOTH_CONTRIBUTE, REACHED, points_ahead, printed_cells
+from lib.claims.si_dpsgd import (
+    BOTH_CONTRIBUTE,
+    NEGLIGIBLE,
+    PENALTIES,
+    REACHED,
+    points_ahead,
+    printed_cells,
+    small_penalties,
+)
 
 TEXTS, AT_V1S_NOISE = "agnews_si_dpsgd", "agnews_dp_accountants"
 LN, PLAIN = "SI-DPSGD (LN-BiLSTM-DL)", "SI-DPSGD (BiLSTM-DL)"
@@ -57,5 +65,12 @@ CLAIMS = (
         table=TEXTS,
         judge=partial(points_ahead, TEXTS, (LN, PLAIN), 0.05, points=FIFTY, at_v1s_noise=AT_V1S_NOISE),
         also=AT_V1S_NOISE,
+    ),
+    Claim(
+        name=f"Texts: SI-DPSGD costs next to no accuracy, no more than {NEGLIGIBLE:g} points",
+        says=PENALTIES,
+        source="v1 section 5, Table 6",
+        table=TEXTS,
+        judge=partial(small_penalties, TEXTS, {row: (row,) for row, _ in PAIRS}),
     ),
 )
