@@ -37,9 +37,11 @@ SETTINGS = {  # claim → its row, the column that is best there, and one that i
     "Smaller batches are more accurate without privacy": ("convnet", 64, 1024),
     "BN-LeNet-5: large batches are less accurate under batch clipping": ("BN-LeNet-5, σ = 2.5, C = .2", 64, 1024),
     "Little noise: accuracy increases up to C = 0.2": ("convnet, m = 1024, σ = .01875", 0.2, 0.1),
+    "Little noise: accuracy decreases beyond C = 0.9": ("convnet, m = 1024, σ = .01875", 0.9, 1.5),
     "Large noise: accuracy decreases from C = 0.1 on": ("convnet, m = 1024, σ = .5", 0.1, 0.14),
     "BN-LeNet-5 is most accurate with C = 0.2": ("BN-LeNet-5, m = 64, σ = .5", 0.2, 0.9),
 }
+DROPS = "Noise costs convnet 15 points, then 10"
 SENSITIVE = "ResNet-18 is more sensitive to noise than convnet"
 OF_SETTINGS = {claim.name: claim for claim in claims.of("bc_sgd", "bc_batch_size", "bc_clip_norm", "bc_noise")}
 NO_PENALTY = "Multiplication factors cost no √L"
@@ -50,7 +52,7 @@ GOOD = ("resnet-18, BC", "resnet-18 without BN, BC", "convnet without BN, BC", "
 def test_every_claim_about_results_is_tested():
     elsewhere = BY_PROOF | {claim.name for claim in public_alone.CLAIMS}
     assert {*BETTER, NO_PENALTY} == set(BY_NAME) - elsewhere
-    assert {*SETTINGS, SENSITIVE} == set(OF_SETTINGS) - BY_PROOF
+    assert {*SETTINGS, SENSITIVE, DROPS} == set(OF_SETTINGS) - BY_PROOF
 
 
 @pytest.mark.parametrize("name", BETTER)
@@ -109,8 +111,22 @@ def test_noise_costs_convnet_less(lost, tier, status, fill):
     assert f"2σ = 1: convnet, C = .14 and resnet-18, C = .095 lose {lost:.2f} and 20.00 points (2)" in verdict.evidence
 
 
-def test_without_results_what_noise_costs_is_open(fill):
-    assert OF_SETTINGS[SENSITIVE].judge("paper", fill(tables.load("bc_noise"), lambda *_: None)).status == "open"
+@pytest.mark.parametrize(
+    ("lost", "tier", "status"),
+    [((15.0, 10.0), "paper", "holds"), ((15.0, 20.0), "paper", "fails"), ((5.0, 10.0), "cpu", "open")],
+)
+def test_noise_costs_convnet_about_what_bc_says(lost, tier, status, fill):
+    def curve(row, column, seed):
+        return [70.0 + 0.02 * seed - lost[0] * (column >= 0.4) - lost[1] * (column >= 1.2)]
+
+    verdict = OF_SETTINGS[DROPS].judge(tier, fill(tables.load("bc_noise"), curve, tier=tier, seeds=2))
+    assert verdict.status == status
+    assert f"2σ = 0.4 {70.01 - lost[0]:.2f} ± 0.01 (2), {lost[0]:.2f} less, where bc has about 15" in verdict.evidence
+
+
+@pytest.mark.parametrize("name", [SENSITIVE, DROPS])
+def test_without_results_what_noise_costs_is_open(name, fill):
+    assert OF_SETTINGS[name].judge("paper", fill(tables.load("bc_noise"), lambda *_: None)).status == "open"
 
 
 @pytest.mark.parametrize(("gain", "apart", "status"), [(5.0, 0.5, "holds"), (6.6, 4.0, "open"), (20.0, 4.0, "fails")])

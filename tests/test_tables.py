@@ -23,6 +23,11 @@ class TestEveryTable:
         runs = [table.cell(*cell, seed=0, tier="cpu", **point(table, *cell)) for cell in table.cells]
         assert "width" in table.notes.get("cpu", "") or not any(run.model.endswith("_narrow") for run in runs)
 
+    def test_it_says_where_tier_cpu_makes_the_first_epochs_of_bcs(self, table):
+        runs = [table.cell(*cell, seed=0, tier="cpu", **point(table, *cell)) for cell in table.cells]
+        short = table.source.startswith("bc ") and any(run.epochs < 50 for run in runs)
+        assert not short or "the first epochs of bc's 50" in table.notes["cpu"]
+
     def test_it_is_named_like_its_file_and_its_figure_exists(self, table):
         assert tables.load(table.name) is table
         assert table.figure is None or tables.load(table.figure).notebook == table.notebook

@@ -10,7 +10,7 @@ from lib.tables import Column, Row
 
 CLEAR = 5.0  # points by which "converges" is above "does not"
 TOO_EARLY = 20.0  # accuracy, twice chance, below which the runs were too short to tell
-ABOUT = 2.5  # points from 5 that still round to bc's "≈ 5 %"
+ABOUT = 2.5  # points from 5, 10 and 15 that still round to bc's "≈ 5 %", "≈ 10%" and "≈ 15%"
 FALLING, CONSTANT = 0.9, 1.0  # columns of bc_ic_vs_bc: bc's main setting, a falling step size; and that of its A.3
 Pairs = Sequence[tuple[Row, Row]]
 BC_EITHER_C, IC_EITHER_C = ((f"resnet-18, {kind}", f"resnet-18, {kind}, C = .095") for kind in ("BC", "IC"))
@@ -111,15 +111,21 @@ def _own_steps(tier: str, store: Store) -> Verdict:
     return verdict(parts)
 
 
+def about(points: float, one: dict, other: dict, tier: str) -> Part:
+    """Whether cell ``one`` is ``points``, more or less, above ``other``; the text is why it cannot be told."""
+    if not (one["n"] and other["n"]):
+        return None, ""
+    off = abs(one["mean"] - other["mean"] - points)
+    if not clear(off - ABOUT, one, other):
+        return None, f" (not told apart from {points:g} ± {ABOUT:g} points)"
+    return limited((off <= ABOUT, ""), tier)
+
+
 def _about_five(tier: str, store: Store) -> Verdict:
     """Whether convnet gains about 5 points by batch norm, which is the network that bc says it of."""
     found = cells("bc_batch_norm", tier, store)
     one, other = found["convnet", 64], found["convnet without BN", 64]
-    ok, why = None, ""
-    if one["n"] and other["n"]:
-        off = abs(one["mean"] - other["mean"] - 5.0)
-        apart = clear(off - ABOUT, one, other)
-        ok, why = limited((off <= ABOUT, ""), tier) if apart else (None, f" (not told apart from 5 ± {ABOUT:g} points)")
+    ok, why = about(5.0, one, other, tier)
     after = f" after {one['epochs']:g} epochs" if one["n"] else ""
     beside = pairs_told("bc_batch_norm", [("BN-LeNet-5", "LeNet-5 without BN")], 64, tier, store)
     text = f"convnet {told(one)}{after}, convnet without BN {told(other)}{why}"

@@ -40,10 +40,9 @@ EPOCHS = {  # tier → model → of bc's 50
     "cpu": {"resnet18_narrow": 2, "convnet": 4, "lenet5_tanh": 10},
     "paper": {"resnet18": 50, "convnet": 50, "lenet5_tanh": 50},
 }
-NOTES = {
-    "cpu": "the first epochs of bc's 50; resnet-18 of a quarter of its width; of bc's public images, by which layers' "
-    "clip norms are set, a thousand"
-}
+SHORT = "the first epochs of bc's 50; of bc's public images, by which layers' clip norms are set, a thousand"
+NOTES = {"cpu": f"{SHORT}; resnet-18 of a quarter of its width"}
+SHORT_NOTES = {"cpu": SHORT}  # of exhibits without resnet-18
 STANDS_IN = {"smoke": {"resnet18": "convnet"}, "cpu": {"resnet18": "resnet18_narrow"}, "paper": {}}
 SMOKE_DATA = {"cifar10": "digits_rgb", "mnist": "digits"}
 PUBLIC = {"digits": (143, 64), "digits_rgb": (143, 64), "mnist": (6000, 1000), "cifar10": (5000, 1000)}

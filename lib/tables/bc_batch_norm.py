@@ -33,4 +33,5 @@ TABLE = Table(
     column="batch_size",
     columns=_bc.BATCH_SIZES[:1],
     cell=cell,
+    notes=_bc.SHORT_NOTES,
 )

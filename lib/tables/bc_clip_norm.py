@@ -24,7 +24,7 @@ TABLE = Table(
     notebook="04_batch_vs_individual_clipping",
     rows=tuple(ROWS),
     column="clip_norm",
-    columns=(0.05, 0.1, 0.14, 0.2, 0.5, 0.9),
+    columns=(0.05, 0.1, 0.14, 0.2, 0.5, 0.9, 1.5),
     printed={
         ("convnet, m = 1024, σ = .01875", 0.9): Printed(59.02),
         ("convnet, m = 1024, σ = .5", 0.1): Printed(40.58),
@@ -32,4 +32,5 @@ TABLE = Table(
         ("BN-LeNet-5, m = 64, σ = .5", 0.2): Printed(84.8),
     },
     cell=cell,
+    notes=_bc.SHORT_NOTES,
 )

@@ -69,4 +69,5 @@ TABLE = Table(
     cell=cell,
     grid={"lr": (0.5, 2.0, 8.0)},
     tuning=tuning,
+    notes={"cpu": "8 epochs, a fifth of tier paper's; of the public images that set layers' clip norms, a thousand"},
 )

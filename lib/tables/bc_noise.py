@@ -27,7 +27,7 @@ TABLE = Table(
     notebook="04_batch_vs_individual_clipping",
     rows=tuple(ROWS),
     column="noise_multiplier",
-    columns=(0.02, 0.4, 1.0, 3.0, 5.0),
+    columns=(0.02, 0.4, 1.0, 1.2, 3.0, 5.0),
     printed={
         ("resnet-18, C = .095", 0.4): Printed(40.0, about=True, note="below it from here on"),
         ("resnet-18, C = .095", 1.0): Printed(20.0, about=True),

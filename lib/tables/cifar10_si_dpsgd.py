@@ -9,12 +9,11 @@ batch normalization layers using DPSGD": below are two, with group norm, from sc
 At ε = ∞ training is ordinary, with Adam and ordinary batch norm.  Otherwise SI-DPSGD has a constant step, and DPSGD one
 that falls to 0, with momentum; either is searched at ε = 1 for ε of .5 and more, and at ε = .1.  From ε = 1 down
 SI-DPSGD of TF-tutorial has small batches and a tenth of the step sizes, as on texts
-(:mod:`lib.tables.agnews_si_dpsgd`), and a search of its own at every ε: exploratory ones at ε = 1, .5 and .1, on
-validation examples, asked for them.  Elsewhere SI-DPSGD has batches of 128 to 512, which do not suit it where ε is
-small: v1's code has 16.  Tier ``cpu`` has a quarter of the width and few epochs, one for the deep networks with public
-images: gradients flow through the statistics, so an example costs as much as all images that share them, 4 private and
-4 public ones.  As constants they would cost a quarter, and teach VGG-16 next to nothing
-(:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
+(:mod:`lib.tables.agnews_si_dpsgd`), and searches at ε = 2, 1, .5 and .1: the last three, on validation examples, asked
+for them.  Elsewhere SI-DPSGD has batches of 128 to 512, which do not suit it where ε is small: v1's code has 16.  Tier
+``cpu`` has a quarter of the width and few epochs, one for the deep networks with public images: gradients flow through
+the statistics, so an example costs as much as all images that share them, 4 private and 4 public ones.  As constants
+they would cost a quarter, and teach VGG-16 next to nothing (:mod:`lib.tables.cifar10_si_dpsgd_statistics`).
 """
 
 from dataclasses import replace
@@ -30,7 +29,7 @@ PUBLIC_EXAMPLES = {"smoke": 4, "cpu": 4, "paper": 30}
 CLIP_NORM = {"dpsgd": 0.5, "si_dpsgd": 2.5}
 SMALL_BATCH, SMALL_UP_TO = 32, 1.0
 SEARCHED_AT = {8.0: 1.0, 4.0: 1.0, 2.0: 1.0, 0.5: 1.0, 0.05: 0.1}
-SEARCHED_IN_LARGE_BATCHES_AT = {8.0: 2.0, 4.0: 2.0}  # of the row that has small ones at all other ε
+SHALLOW_SEARCHED_AT = {8.0: 2.0, 4.0: 2.0, 0.05: 0.1}  # each with batches as large
 # Epochs without ε, with it, and of its search, by what an epoch costs: the deep networks' is dear with public images.
 # The "plain" row searches with all its epochs: a search of 4 has so much less noise that its step is too long for 20.
 EPOCHS = {
@@ -90,7 +89,7 @@ def tuning(row: str, column: float, *, tier: str, lr: float) -> Run:
     """The same, shorter, with the noise that keeps the shorter run to ε, on a validation split of the training data."""
     if row == PLAIN:
         return cifar10_dpsgd_bn.tuning(cifar10_dpsgd_bn.PLAIN, column, tier=tier, lr=lr)
-    searched_at = SEARCHED_IN_LARGE_BATCHES_AT if ROWS[row].length == "shallow" else SEARCHED_AT
+    searched_at = SHALLOW_SEARCHED_AT if ROWS[row].length == "shallow" else SEARCHED_AT
     column = searched_at.get(column, column)
     examples = VALIDATION[tier]
     return _run(row, column, tier, epochs=EPOCHS[ROWS[row].length][tier][2], lr=lr, validation_examples=examples)
