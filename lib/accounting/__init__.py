@@ -27,6 +27,7 @@ from lib.accounting import _calibration, _registry
 from lib.accounting._event import NEIGHBOURING_RELATIONS, SAMPLERS, Event, checked_delta, checked_epsilon
 from lib.accounting._gaussian import analytic_gaussian, classical_gaussian, gdp_epsilon
 from lib.accounting._registry import accountants, check_match, is_upper_bound
+from lib.accounting._shuffled import shuffled_epsilon_at_least
 from lib.accounting._si_dpsgd import si_dpsgd_delta, si_dpsgd_epsilon
 from lib.accounting._spectrum import Spectrum
 from lib.accounting._tail import delta_of_one_step, gdp_exceeded
@@ -51,6 +52,7 @@ __all__ = [
     "limit_mu",
     "most_steps",
     "noise_multiplier",
+    "shuffled_epsilon_at_least",
     "si_dpsgd_delta",
     "si_dpsgd_epsilon",
     "si_dpsgd_moved",

@@ -47,7 +47,7 @@ class Event:
         z, q, steps = self.noise_multiplier, self.sampling_prob, self.steps
         _expect("noise_multiplier", z, _finite(z) and z >= 0, "a finite number of at least 0")
         _expect("sampling_prob", q, _finite(q) and 0 < q <= 1, "a number in (0, 1]")
-        _expect("steps", steps, _finite(steps) and steps >= 0 and steps == int(steps), "a whole number of at least 0")
+        check_count("steps", steps, least=0)
         check_name("sampler", self.sampler, SAMPLERS)
         check_name("neighbouring_relation", self.neighbouring_relation, NEIGHBOURING_RELATIONS)
         for name, value in {"noise_multiplier": float(z), "sampling_prob": float(q), "steps": int(steps)}.items():
@@ -93,6 +93,12 @@ def checked_delta(delta: float) -> float:
 def check_positive(name: str, value: float) -> None:
     """``ValueError`` unless ``value`` is positive and finite."""
     _expect(name, value, _finite(value) and value > 0, "a finite number of more than 0")
+
+
+def check_count(name: str, value: int, *, least: int) -> None:
+    """``ValueError`` unless ``value`` is a whole number of at least ``least``."""
+    holds = _finite(value) and value >= least and value == int(value)
+    _expect(name, value, holds, f"a whole number of at least {least}")
 
 
 def check_name(name: str, value: str, allowed: tuple[str, ...]) -> None:
