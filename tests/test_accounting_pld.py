@@ -10,7 +10,6 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import binom, norm, poisson
 
 from lib import accounting
-from lib.accounting import moments
 from lib.accounting._mixture import hockey_stick
 
 Z, Q = 1.2, 0.1
@@ -219,21 +218,6 @@ def test_with_replacement_is_the_integral_of_its_pair():
     found = accounting.delta(epsilon=eps, noise_multiplier=z, sampling_prob=Q, steps=2, sampler="with_replacement")
     assert expected <= found + 1e-10
     assert found == pytest.approx(expected, rel=2e-3)
-
-
-@pytest.mark.parametrize("order", [1, 8, 32])
-def test_log_moments_are_the_integrals(order):
-    z, q = 2.0, 0.05
-
-    def ratio(x):
-        return np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z**2))
-
-    def moment(power):
-        peak = max(0.0, power)
-        return quad(lambda x: math.exp(norm.logpdf(x, 0, z) + power * ratio(x)), peak - 40, peak + 40, limit=500)[0]
-
-    expected = math.log(max(moment(-order), moment(order + 1)))
-    assert moments.log_moments(z, q)[order - 1] == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
 @pytest.mark.parametrize("away", [-9.0, -6.0, -0.5, 0.5, 6.0, 9.0])

@@ -50,3 +50,13 @@ def log_moments(z: float, q: float) -> np.ndarray:
     log_ratio = np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z**2))  # log µ(x)/µ₀(x)
     both = [(logsumexp(log_base - k * log_ratio), logsumexp(log_base + (k + 1) * log_ratio)) for k in ORDERS]
     return np.maximum(0.0, np.max(both, axis=1))
+
+
+def leading_log_moments(z: float, q: float) -> np.ndarray:
+    """The leading term of abadi's bound α(λ) ≤ q²λ(λ + 1)/((1 − q)z²) + O(q³/z³) of one step, shape (32,).
+
+    No bound by itself, and nothing is counted by it: the rest has no constant, and all of it needs z ≥ 1, q < 1/(16z)
+    and λ ≤ z² ln(1/(qz)).  Expects z > 0 and q < 1.  Source: abadi section 3.2, after equation 4; what it needs is in
+    lemma 3 of the full version, 1607.00133.
+    """
+    return q**2 * ORDERS * (ORDERS + 1) / ((1 - q) * z**2)
