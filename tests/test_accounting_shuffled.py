@@ -89,6 +89,7 @@ def test_it_falls_with_noise_and_with_batches_and_ends_at_0():
     by_batches = [at_least(1.0, batches, 1e-5) for batches in (1, 10, 100, 1000)]
     assert by_batches == sorted(by_batches, reverse=True)
     assert at_least(100.0, 10**6, 0.1) == 0.0
+    assert at_least(0.1, 10, 1 - 1e-9) >= 0.0  # without a warning, which would be an error
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@
 One epoch of T batches of a permuted data set, under the noise zC.  Let every other example have a gradient of length C
 in one direction, and the example that differs one of length C in the opposite direction, or, its place left empty,
 none.  Measured from a sum of the others alone and in units of the noise, the batch with it is shifted by 2/z, without
-it by 1/z, and it is any of the T with the same probability.  That some output is beyond t then has the probability
+it by 1/z; whichever of the T it is, that some output is beyond t has the probability
 
     ``P(t) = 1 − Φ(t − 2/z) Φ(t)^(T−1)``  with it and  ``Q(t) = 1 − Φ(t − 1/z) Φ(t)^(T−1)``  without it;
 
@@ -47,7 +47,7 @@ def shuffled_epsilon_at_least(*, noise_multiplier: float, steps_per_epoch: int, 
     t = np.linspace(first, 2 * shift + norm.isf(delta / (others + 1)), THRESHOLDS)
     with_it, without_it = (_log_beyond(t, mean, others) for mean in (2 * shift, shift))
     seen = with_it > math.log(delta)
-    found = with_it[seen] + np.log1p(-np.exp(math.log(delta) - with_it[seen])) - without_it[seen]
+    found = with_it[seen] + np.log(-np.expm1(math.log(delta) - with_it[seen])) - without_it[seen]
     return float(np.max(found, initial=0.0))
 
 
