@@ -35,14 +35,11 @@ def _printed(tier: str, store: Store) -> Verdict:
     for (row, column), number in table.printed.items():
         network = ALONE.format(bc_clip_norm.ROWS[row][0])
         cell = alone[network, M]
+        apart = cell["n"] and clear(number.mean - cell["mean"], cell, of=len(table.printed))
         text = f"{row} at {head(table.name, column)}: printed {number.text}, {network} {told(cell)}"
-        if cell["n"] and not clear(number.mean - cell["mean"], cell, of=len(table.printed)):
-            text += " (not told apart)"
-        elif cell["n"]:
-            behind, text = limited((cell["mean"] >= number.mean, text), tier)
-            parts.append((None if behind is None else not behind, text))
-            continue
-        parts.append((None, text))
+        text += " (not told apart)" if cell["n"] and not apart else ""
+        reached, text = limited((cell["mean"] >= number.mean if apart else None, text), tier)
+        parts.append((None if reached is None else not reached, text))
     return verdict(parts)
 
 

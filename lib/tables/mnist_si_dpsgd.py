@@ -85,8 +85,8 @@ ROWS = {
 }
 AUGMULT, LONGER = 4, 2  # of the row with views
 ELSEWHERE = (
-    "TensorFlow Privacy's tutorial 95.0 at ε = 1.20, 96.6 at 2.92, 97.3 at 9.74; Opacus' example 94.6 at 1.16, 96.8 "
-    "at 2.91, 97.1 at 6.86; "
+    "TensorFlow Privacy's tutorial 95.0 at ε = 1.20, 96.6 at 2.92, 97.3 at 9.74; "
+    "Opacus' example 94.6 at 1.16, 96.8 at 2.91, 97.1 at 6.86; "
     "Tramèr and Boneh (2011.11660) 98.1 at 3 with a CNN, 98.7 with fixed scattering features"
 )
 NOT_RUN = {
