@@ -456,7 +456,7 @@ def test_what_is_not_defined_is_refused(run, message):
 
 
 def test_public_examples_are_needed_where_they_are_used():
-    with pytest.raises(ValueError, match="public_examples: expected at least 200 for gradient_norm_examples 200 "):
+    with pytest.raises(ValueError, match="public_examples: expected at least 200 for gradient_norm_examples 200, "):
         alc(gradient_norm_examples=200)
     with pytest.raises(ValueError, match=r"expected at least 1 for .* test_statistics 'public'; got 0"):
         make_run(norm="batch", test_statistics="public")
