@@ -170,13 +170,13 @@ def test_every_field_counts_in_the_id():
         ({"clipped": "layer"}, "clipped: expected 'gradient' for clip_norm None; got 'layer'"),
         (
             {"gradient_norm_examples": 5},
-            "public_examples: expected at least 5 for gradient_norm_examples 5, test_statistics 'batch' and trained_on "
-            "'private'; got 0",
+            "public_examples: expected at least 5 for gradient_norm_examples 5, trained_on 'private' and "
+            "test_statistics 'batch'; got 0",
         ),
         (
             {"trained_on": "public"},
-            "public_examples: expected at least 1 for gradient_norm_examples 0, test_statistics 'batch' and trained_on "
-            "'public'; got 0",
+            "public_examples: expected at least 1 for gradient_norm_examples 0, trained_on 'public' and "
+            "test_statistics 'batch'; got 0",
         ),
         (
             {"trained_on": "public", "norm": "public_batch", "public_examples": 8, "public_dataset": "kmnist"},

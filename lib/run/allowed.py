@@ -132,7 +132,7 @@ def check_public_examples(run: Any) -> None:
     if run.public_examples < needed:
         raise ValueError(
             f"public_examples: expected at least {needed} for gradient_norm_examples {run.gradient_norm_examples}, "
-            f"test_statistics {run.test_statistics!r} and trained_on {run.trained_on!r}; got {run.public_examples}"
+            f"trained_on {run.trained_on!r} and test_statistics {run.test_statistics!r}; got {run.public_examples}"
         )
 
 
