@@ -46,8 +46,8 @@ def _printed(tier: str, store: Store) -> Verdict:
 CLAIMS = (
     Claim(
         name="MNIST at equal ε: batch clipping against D_pub alone",
-        asks="whether BC, which takes its test statistics from a tenth of the training set that is declared public, is "
-        "more accurate than ordinary training on that tenth alone, which tells nothing of the others",
+        asks="whether BC is more accurate than ordinary training of the same network on the tenth of the training set "
+        "alone that bc declares public, and takes batch norm's test statistics from, which tells nothing of the others",
         source="after bc 3.3",
         table=EQUAL,
         also=bc_public_alone.TABLE.name,
