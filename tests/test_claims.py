@@ -105,6 +105,21 @@ def test_what_is_reached_within_the_first_epoch_has_no_upper_end(fill):
     assert "95 % within 1.0 epochs at σ = 1 and 9.0 at σ = 10, × 8.0 to ∞" in verdict.evidence
 
 
+@pytest.mark.parametrize(("last", "status"), [(7 * 4, "holds"), (29 * 4, "fails"), (None, "open")])
+def test_levels_that_come_too_early_for_whole_epochs_do_not_decide(last, status, fill):
+    """95 % within 2 and 15 epochs, × 7 to 15; 97.5 % within 4 and ``last``, or never."""
+
+    def curve(row, column, seed):
+        if row != FIGURE.rows[0] or column != 10.0:
+            return [50.0, 95.0, 95.0, 98.0]
+        return [50.0] * 14 + [95.0] * ((last or 31) - 15) + [98.0] * (last is not None)
+
+    judged = BY_NAME["Large noise: slower by a factor of order 7"].judge("cpu", fill(FIGURE, curve))
+    assert judged.status == status
+    early = f"beside: {FIGURE.rows[0]}: 95 % within 2.0 epochs at σ = 1 and 15.0 at σ = 10, × 7.0 to 15.0"
+    assert any(part.startswith(early) for part in judged.parts)
+
+
 def test_a_row_that_changes_by_more_than_its_error_is_said_to(fill):
     store = fill(TABLE, changed([("BN-LeNet-5", 2.0)], 98.9), seeds=2)
     verdict = BY_NAME["BN networks tolerate weight noise"].judge("cpu", store)
