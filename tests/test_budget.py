@@ -9,6 +9,7 @@ from lib import accounting
 from lib.methods._budget import _smallest_noise, budget
 from lib.run import Run
 from lib.sampling import Sampler
+from lib.tables import mnist_abadi
 
 RUN = Run(
     dataset="digits",
@@ -69,3 +70,15 @@ def test_steps_that_the_budget_allows_count_the_discounted_noise():
         assert event.noise_multiplier == 2.0 / discount
         assert found.epsilon("pld") <= 2.0
     assert found.steps < budget(run, SAMPLER).steps
+
+
+@pytest.mark.parametrize("epsilon", [8.0, 2.0])
+def test_abadi_s_experiments_end_with_their_budget_and_later_by_a_tighter_count(epsilon):
+    """Of the same steps; one step more would exceed ε, of which the private PCA has had its share."""
+    sampler, steps = Sampler("poisson", 60_000, 600), {}
+    for row, accountant in mnist_abadi.ACCOUNTANTS.items():
+        found = budget(mnist_abadi.cell(row, epsilon, seed=0, tier="paper"), sampler)
+        assert found.epsilon(accountant) <= epsilon < replace(found, steps=found.steps + 1).epsilon(accountant)
+        assert found.events[0].sampling_prob == 1.0  # the PCA's
+        steps[row] = found.steps
+    assert 1.2 * steps[mnist_abadi.MOMENTS] < steps[mnist_abadi.PLD] < mnist_abadi.MOST * sampler.steps_per_epoch
