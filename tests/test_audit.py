@@ -52,7 +52,7 @@ NETWORKS = {"dense": dense, "convolutional": convolutional}
 
 def made(network: str, norm: str, seed: int, **public) -> tuple[nn.Module, Tensor, Tensor]:
     """A model and a batch, all from ``seed``; ``public``: settings of WithPublic."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = NETWORKS[network](norm, nn.ReLU if seed % 2 else nn.Tanh)
     draws = generator(seed, "audit")
