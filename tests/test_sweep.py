@@ -407,27 +407,48 @@ def test_workers_train_in_the_precision_that_is_asked_with_a_warning_where_it_is
     assert {record["env"]["flags"]["precision"] for record in records} == {"bfloat16"}
 
 
+@pytest.fixture
+def devices_at_once(tmp_path, monkeypatch):
+    """A function that says which device each of so many workers has, of whom the next begins while the last is at
+    work; ``die``: or is dead."""
+
+    def at_once(workers, *, gpus, spread=True, die=False):
+        seen, how = [], OF_WORK | {"root": tmp_path, "deadline": None, "spread": spread}
+
+        def train_together(runs, *, device, **_):
+            seen.append(device and str(device))
+            for path in (tmp_path / _work.RUNNING).glob("gpu-*") if die else ():
+                owner = json.loads(path.read_text()) | {"pid": 2**22 + 1}  # beyond the largest there is
+                path.write_text(json.dumps(owner))
+            if len(seen) < workers:
+                _work.work((make_run(seed=len(seen)),), **how)
+            return [{}]
+
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(_work, "train_together", train_together)
+        _work.work((make_run(),), **how)
+        return seen
+
+    return at_once
+
+
 @pytest.mark.parametrize(
-    ("gpus", "name", "spread", "device"),
+    ("gpus", "spread", "devices"),
     [
-        (4, "LokyProcess-3", True, "cuda:3"),
-        (4, "LokyProcess-6", True, "cuda:2"),
-        (4, "7", True, "cuda:3"),  # of a cluster of dask that the sweep has started
-        (4, "MainProcess", True, None),
-        (1, "LokyProcess-3", True, None),
-        (0, "LokyProcess-3", True, None),
-        (4, "3", False, None),  # of dask-cuda, which has put this worker's own first
-        (4, "tcp://127.0.0.1:40001", False, None),
+        (3, True, ["cuda:0", "cuda:1", "cuda:2", "cuda:0", "cuda:1"]),
+        (1, True, [None, None]),
+        (0, True, [None, None]),
+        (4, False, [None, None]),  # of a cluster: dask-cuda puts each worker's own first
     ],
 )
-def test_each_worker_has_a_gpu_of_its_own(gpus, name, spread, device, tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(_work, "_name", lambda: name)
-    monkeypatch.setattr(_work, "train_together", lambda runs, *, device, **_: seen.append(device) or [{}])
-    how = OF_WORK | {"root": tmp_path, "deadline": None, "spread": spread}
-    _work.work((make_run(),), **how)
-    assert seen == [device and torch.device(device)]
+def test_each_worker_has_a_gpu_of_its_own_before_any_is_shared(gpus, spread, devices, devices_at_once):
+    assert devices_at_once(len(devices), gpus=gpus, spread=spread) == devices
+
+
+def test_a_gpu_is_free_again_when_its_worker_is_done_or_dead(devices_at_once):
+    """Under whatever name another worker comes in its place."""
+    assert devices_at_once(2, gpus=2) == devices_at_once(2, gpus=2) == ["cuda:0", "cuda:1"]
+    assert devices_at_once(3, gpus=2, die=True) == ["cuda:0"] * 3
 
 
 class TestTogether:

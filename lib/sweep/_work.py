@@ -1,7 +1,6 @@
 """A worker's share of a sweep: one run, or several that train together."""
 
-import multiprocessing
-import sys
+import socket
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from lib.train.checkpoint import remove
 from lib.train.pretrained import Elsewhere
 
 PACKAGE = Path(__file__).parent.parent
+ON_A_GPU = 16  # workers, beyond which nobody counts them
 RUNNING = ".running"  # the folder of leases and checkpoints, beside the results
 STORED, ELSEWHERE, UNFINISHED = "stored", "elsewhere", "unfinished"
 
@@ -82,28 +82,30 @@ def work(
     if deadline is not None and time.time() > deadline:
         return [(run, UNFINISHED) for run in share]
     environment.keep_freed_memory()
-    running, leases = root / RUNNING, {}
+    running, mine, leases = root / RUNNING, [], []
 
     def beat() -> None:
         """For the whole share: while one half of it is trained the other is in the same hands."""
-        for lease in leases.values():
+        for lease in leases:
             lease.beat()
 
     try:
         for run in share:  # one by one: those that are taken are given back if the next cannot be
             if lease := Lease.take(running, run.id, silent=silent):
-                leases[run] = lease
+                mine.append(run)
+                leases.append(lease)
         stored = Store(root)  # since this sweep's last look; whoever stored it may not have lived to tidy up
-        for run in [run for run in leases if run in stored]:
+        for run in [run for run in mine if run in stored]:
             _clear(root, run)
-        how = {"device": _device() if spread else None, "deadline": deadline, "precision": precision, "beat": beat}
+        device = _gpu(running, leases, silent=silent) if spread and mine else None
+        how = {"device": device, "deadline": deadline, "precision": precision, "beat": beat}
         with environment.set_up(threads):  # a sequential backend works in the process that asked
-            outcomes = _trained([run for run in leases if run not in stored], table, root, how)
+            outcomes = _trained([run for run in mine if run not in stored], table, root, how)
         return [(run, outcomes.get(run, ELSEWHERE)) for run in share]
     except Exception as error:
         return [(run, words(run, error)) for run in share]
     finally:
-        for lease in leases.values():
+        for lease in leases:
             with suppress(OSError):  # of a file server: nobody touches it any more, so it ends by itself
                 lease.release()
         environment.give_back_memory()
@@ -162,21 +164,15 @@ def words(run: Run, error: Exception) -> str:
     return "{} ({}:{})".format(told, *trained[-1])
 
 
-def _device() -> torch.device | None:
-    """One of several GPUs, by the number in this worker's name, as in LokyProcess-3; None: the first there is, or none.
+def _gpu(running: Path, leases: list[Lease], *, silent: float) -> torch.device | None:
+    """One of several GPUs, with the lease of it put to the others: the first that no other worker on this machine has,
+    and none has two before all have one.  None: the first there is, or none.
 
     A cluster's own workers are not asked: what they see is theirs, and dask-cuda has each see all, its own first.
     """
-    count = torch.cuda.device_count()
-    number = _name().rpartition("-")[2]
-    return torch.device("cuda", int(number) % count) if count > 1 and number.isdigit() else None
-
-
-def _name() -> str:
-    """This worker's: joblib gives its processes one, dask numbers its workers."""
-    if "distributed" in sys.modules:
-        from distributed import get_worker
-
-        with suppress(ValueError):  # not a worker of dask's
-            return str(get_worker().name)
-    return multiprocessing.current_process().name
+    gpus, here = torch.cuda.device_count(), socket.gethostname().replace(".", "-")  # others may share the folder
+    for number in range(ON_A_GPU * gpus if gpus > 1 else 0):
+        if lease := Lease.take(running, f"gpu-{here}-{number}", silent=silent):
+            leases.append(lease)
+            return torch.device("cuda", number % gpus)
+    return None
