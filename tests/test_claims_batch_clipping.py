@@ -313,3 +313,19 @@ def test_each_kind_of_clipping_has_the_best_of_its_step_sizes(individual, seeds,
     assert "convnet without BN, BC 50.00" in verdict.evidence
     assert ("with 0.4, after" in verdict.evidence) == (individual is not None)
     assert ("of 8 step sizes not stored yet" in verdict.evidence) == (individual is None)
+
+
+@pytest.mark.parametrize("ahead", [60.0, 30.0])
+def test_nothing_is_told_where_the_one_behind_is_best_at_the_longest_step(ahead, fill):
+    """Individual clipping has 45 and is behind, or ahead: the one behind has it with 64 times bc's step size."""
+
+    def curve(row, column, seed):
+        longest = column == max(STEPS.columns)
+        if row.endswith("BC") or "BC," in row:
+            return [ahead if longest == (ahead == 30.0) else 20.0]
+        return [45.0 if longest == (ahead == 60.0) else 10.0]
+
+    (claim,) = claims.of(STEPS.name)
+    verdict = claim.judge("paper", fill(STEPS, curve, tier="paper", seeds=2))
+    assert verdict.status == "open"
+    assert verdict.evidence.count("(the lower one's step size is the longest)") == 2
