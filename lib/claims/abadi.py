@@ -64,6 +64,12 @@ def _of_permuted_at_least(z: float) -> float:
     return accounting.shuffled_epsilon_at_least(noise_multiplier=z, steps_per_epoch=lots, delta=EXAMPLE["delta"])
 
 
+def _reached(tier: str, store: Store) -> Verdict:
+    """Whether abadi's accuracies are reached; tier ``cpu`` has the very runs of ``paper``, so it is not less."""
+    found = tuple(product((MOMENTS,), COLUMNS))
+    return printed_reached("mnist_abadi", found, "paper" if tier == "cpu" else tier, store, tolerance=0.5)
+
+
 CLAIMS = (
     Claim(
         name="The moments accountant gains over strong composition",
@@ -94,7 +100,7 @@ CLAIMS = (
         asks="whether ours do, within half a point, as they are printed without decimals",
         source="abadi 5.2",
         table="mnist_abadi",
-        judge=partial(printed_reached, "mnist_abadi", tuple(product((MOMENTS,), COLUMNS)), tolerance=0.5),
+        judge=_reached,
     ),
     Claim(
         name="A tighter count of ε is worth accuracy",
