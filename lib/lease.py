@@ -35,7 +35,8 @@ _SEEN: dict[Path, tuple[float, float]] = {}  # the last touch of each, and when 
 
 @dataclass
 class Lease:
-    """The right to train the run ``run_id``, until it is released or its owner is silent for too long."""
+    """The right to train the run ``run_id``, or to a GPU of that name, until it is released or its owner is silent for
+    too long."""
 
     path: Path
     host: str | None  # None while the owner has not yet written who it is

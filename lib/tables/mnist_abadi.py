@@ -13,7 +13,6 @@ size that is searched.
 
 from lib.run import Run
 from lib.tables import Table, printed
-from lib.tables._dpsgd import private
 
 COLUMNS = (8.0, 2.0, 0.5)
 NOISE = {8.0: (2.0, 4.0), 2.0: (4.0, 7.0), 0.5: (8.0, 16.0)}  # ε: σ, σ_p
@@ -27,15 +26,22 @@ def cell(row: str, column: float, *, seed: int, tier: str) -> Run:
     """One run until ε = ``column`` is spent."""
     dataset, lot, epochs = SIZES[tier]
     noise_multiplier, of_pca = NOISE[column]
-    settings = private("dpsgd", column) | {"accountant": ACCOUNTANTS[row], "clip_norm": 4.0, "momentum": 0.0}
     return Run(
         dataset=dataset,
         model="pca_1000",
         activation="relu",
-        **settings | {"lr_schedule": "linear_then_constant", "lr_decay": 0.52, "lr_decay_epochs": 10},
-        lr=0.1,
+        method="dpsgd",
+        sampler="poisson",
         batch_size=lot,
         epochs=epochs,
+        optimizer="sgd",
+        lr=0.1,
+        lr_schedule="linear_then_constant",
+        lr_decay=0.52,
+        lr_decay_epochs=10,
+        clip_norm=4.0,
+        epsilon=column,
+        accountant=ACCOUNTANTS[row],
         noise_multiplier=noise_multiplier,
         pca_noise_multiplier=of_pca,
         seed=seed,
