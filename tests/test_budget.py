@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from lib import accounting
+from lib.claims import abadi
 from lib.methods._budget import _smallest_noise, budget
 from lib.run import Run
 from lib.sampling import Sampler
@@ -81,4 +82,7 @@ def test_abadi_s_experiments_end_with_their_budget_and_later_by_a_tighter_count(
         assert found.epsilon(accountant) <= epsilon < replace(found, steps=found.steps + 1).epsilon(accountant)
         assert found.events[0].sampling_prob == 1.0  # the PCA's
         steps[row] = found.steps
+    assert (
+        f"counted of {steps[mnist_abadi.MOMENTS]} independent lots" in abadi._of_experiment(epsilon)[1]
+    )  # the claim's
     assert 1.2 * steps[mnist_abadi.MOMENTS] < steps[mnist_abadi.PLD] < mnist_abadi.MOST * sampler.steps_per_epoch

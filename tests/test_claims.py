@@ -412,13 +412,17 @@ def test_amplified_steps_have_more_delta_than_abadi_says_and_not_more_than_the_t
     assert len(judged.contrary) == 2
 
 
-def test_nothing_as_small_is_proven_of_permuted_lots():
+def test_permuted_lots_cost_more_than_is_counted_of_independent_ones():
     judged = BY_NAME["Permuted lots have the guarantee of independent ones"].judge("cpu", None)
-    assert judged.status == "open"
+    assert judged.status == "fails"
     assert judged.parts == (
-        "ε = 1.26 of lots drawn independently; of permuted ones 13.3 is proven, and one epoch has at least 0.0422",
-        "beside: one epoch at σ = 1: ε = 1.62 of lots drawn independently, at least 4.06 of permuted ones",
+        "ε = 1.26 is counted of 10000 independent lots at σ = 4; permuted ones have at least 1.07, and 13.3 is proven",
+        "ε = 8 is counted of 70637 independent lots at σ = 2; permuted ones have at least 11.3, and 145 is proven",
+        "ε = 2 is counted of 21502 independent lots at σ = 4; permuted ones have at least 1.64, and 21.8 is proven",
+        "ε = 0.5 is counted of 2901 independent lots at σ = 8; permuted ones have at least 0.229, and 2.86 is proven",
+        "beside: of the first, PLD counts 0.947 of independent lots",
     )
+    assert judged.decisive == judged.parts[1:2]
 
 
 def test_what_defines_no_claims_is_refused(monkeypatch):

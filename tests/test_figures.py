@@ -13,7 +13,18 @@ from ipywidgets import FloatSlider
 from scipy.linalg import toeplitz
 
 from lib import accounting, figures, report, tables
-from lib.figures import accountants, lines, noise_over_time, scale, scores, sensitivity, si_dpsgd, speed, trade_off
+from lib.figures import (
+    accountants,
+    lines,
+    noise_over_time,
+    samplers,
+    scale,
+    scores,
+    sensitivity,
+    si_dpsgd,
+    speed,
+    trade_off,
+)
 from lib.figures.dots import dots
 from lib.figures.widget import moved_by
 from lib.tables import mnist_spectrum
@@ -216,6 +227,22 @@ def test_epochs_that_are_no_list_of_positive_numbers_are_refused(epochs):
         accountants.against_epochs(
             noise_multiplier=4.0, sampling_prob=0.01, epochs=epochs, delta=1e-5, accountants=["rdp"]
         )
+
+
+def test_shuffled_epochs_are_the_accountants_and_drawn_from_at_least_to_at_most():
+    setting = {"noise_multiplier": 2.0, "steps_per_epoch": 100, "delta": 1e-5}
+    frame = samplers.shuffled(**setting, epochs=[1, 30])
+    counted = {"noise_multiplier": 2.0, "sampling_prob": 0.01, "steps": 3000}
+    assert frame.loc[30].to_dict() == {
+        "Poisson": accounting.epsilon(**counted),
+        "shuffled, at least": accounting.shuffled_epsilon_at_least(**setting, epochs=30),
+        "at most": accounting.epsilon(**counted, sampler="shuffled", accountant="gdp"),
+    }
+    assert frame.loc[30].is_monotonic_increasing
+    axes = samplers.shuffled_drawn(frame, title="title").axes[0]
+    assert [line.get_ydata().tolist() for line in axes.lines] == [frame["Poisson"].tolist()]
+    (shaded,) = (set(part.vertices[:, 1]) for part in axes.collections[0].get_paths())
+    assert shaded == {*frame["shuffled, at least"], *frame["at most"]}
 
 
 def test_an_accountant_that_does_not_cover_the_sampling_has_no_number():

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lib import accounting, claims, report, tables
-from lib.figures import si_dpsgd
+from lib.figures import samplers, si_dpsgd
 from lib.tables import mnist_paper_and_code, mnist_spectrum
 
 TABLE, SPECTRUM = tables.load("mnist_si_dpsgd"), mnist_spectrum.TABLE
@@ -128,13 +128,15 @@ class TestFigures:
         }
 
     def test_the_price_of_the_sampler_is_each_accountants(self):
-        found = si_dpsgd.price_of_the_sampler(noise_multiplier=4.0, sampling_prob=0.01, epochs=5, delta=1e-5)
+        found = samplers.price(noise_multiplier=4.0, sampling_prob=0.01, epochs=5, delta=1e-5)
         for sampler, line in found.iterrows():
             expected = accounting.epsilon(
                 noise_multiplier=4.0, sampling_prob=0.01, steps=500, sampler=sampler, accountant=line["accountant"]
             )
             assert line["ε"] == expected
         assert found.loc["poisson", "ε"] < found.loc["with_replacement", "ε"] < found.loc["shuffled", "ε"]
+        least = accounting.shuffled_epsilon_at_least(noise_multiplier=4.0, steps_per_epoch=100, epochs=5, delta=1e-5)
+        assert found["at least"].dropna().to_dict() == {"shuffled": least}
 
 
 def test_of_a_cells_runs_the_largest_epsilon_is_told(fill):

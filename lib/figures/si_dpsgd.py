@@ -95,15 +95,3 @@ def against_power(table: Table, tier: str, store: Store, *, panels: Mapping[str,
     figure.suptitle(report.title(table, tier), fontsize="medium")
     plt.close(figure)
     return figure
-
-
-def price_of_the_sampler(*, noise_multiplier: float, sampling_prob: float, epochs: int, delta: float) -> pd.DataFrame:
-    """The same noise, steps and batches of one size, under every sampler: ε by the accountant that covers it."""
-    steps = epochs * int(1 / sampling_prob + 1e-9)
-    how = {"noise_multiplier": noise_multiplier, "sampling_prob": sampling_prob, "steps": steps, "delta": delta}
-    accountants = {"poisson": "pld", "with_replacement": "pld", "shuffled": "gdp", "fixed_order": "gdp"}
-    lines = {
-        sampler: {"accountant": name, "ε": accounting.epsilon(**how, sampler=sampler, accountant=name)}
-        for sampler, name in accountants.items()
-    }
-    return pd.DataFrame.from_dict(lines, orient="index").rename_axis("sampler")
