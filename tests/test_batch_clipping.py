@@ -372,11 +372,26 @@ class TestConverged:
             noise = model.get_parameter(name).grad.std().item()
             assert noise == pytest.approx(method._converged._stds[name], rel=0.02)
 
-    def test_what_moves_less_than_noise_would_is_fixed_to_its_average(self):
+    @pytest.mark.parametrize(("rule", "share"), [("epoch", 0.655), ("hovering", 0.05)])
+    def test_of_weights_that_walk_with_the_noise_alone_a_share_is_fixed(self, rule, share):
+        """10,000 walks of 105 rounds, as many as a table's epoch has."""
+        model, draws = nn.Linear(10_000, 1, bias=False), torch.Generator().manual_seed(0)
+        converged = Converged(model, rule)
+        for _ in range(105):
+            model.weight.grad = 2 * torch.randn(1, 10_000, generator=draws)
+            converged.hold("weight", model.weight, 2.0)
+            with torch.no_grad():
+                model.weight -= 0.1 * model.weight.grad
+            converged.observe(model, lr=0.1)
+        converged.fix(model)
+        assert 1 - converged.active["weight"].float().mean().item() == pytest.approx(share, abs=0.015)
+
+    @pytest.mark.parametrize("rule", ["epoch", "hovering"])
+    def test_what_moves_less_than_noise_would_is_fixed_to_its_average(self, rule):
         """Weight 0 oscillates with the noise's size, weight 1 drifts away, weight 2 walks with twice the noise."""
         model, rounds = nn.Linear(3, 1, bias=False), 200
         nn.init.zeros_(model.weight)
-        converged, draws = Converged(model), torch.Generator().manual_seed(0)
+        converged, draws = Converged(model, rule), torch.Generator().manual_seed(0)
         walk = torch.randn(rounds, generator=draws).cumsum(0) * 2
         for t in range(rounds):
             model.weight.grad = torch.zeros_like(model.weight)

@@ -31,7 +31,7 @@ BETTER = {  # claim → rows that it says are better, and one that is worse
     "MNIST at equal ε: batch norm under batch clipping": ("BC", "BC, batches of 64", "BC without BN"),
     "MNIST at equal ε: four groups against single layers": ("BC, ALC, four groups", "BC, ALC"),
     "MNIST at equal ε: multiplication factors against layerwise clipping": ("BC, multiplication factors", "BC, ALC"),
-    "MNIST at equal ε: fixing converged weights": ("BC, converged weights fixed", "BC"),
+    "MNIST at equal ε: fixing converged weights": ("BC, weights fixed that hover", "BC"),
 }
 SETTINGS = {  # claim → its row, the column that is best there, and one that is not
     "Smaller batches are more accurate without privacy": ("convnet", 64, 1024),

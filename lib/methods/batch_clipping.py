@@ -45,7 +45,7 @@ class BatchClipping(DPSGD):
         super().__init__(run, examples, model, discount=turns, layers=layers)
         self.mixed_precision = run.mini_set_size > 1  # a mean gradient is float32 before it is clipped
         self._divisor = run.batch_size / (run.mini_set_size if run.averaged_over == "vectors" else 1)
-        self._converged = Converged(model) if run.fix_converged != "never" else None
+        self._converged = Converged(model, run.fix_converged) if run.fix_converged != "never" else None
         self._buffers_checked = False
         # What the optimiser follows, of every step: one vector, for the same reason as in clipped_mean.
         whole = Groups(model, math.inf)
@@ -133,7 +133,7 @@ def check_mini_sets(run: Run) -> None:
             "the clipped mean of a Poisson batch; got 'poisson'"
         )
     if run.fix_converged != "never" and (run.optimizer != "sgd" or run.momentum):
-        raise ValueError("fix_converged: expected 'never' but for sgd without momentum; got 'epoch'")
+        raise ValueError(f"fix_converged: expected 'never' but for sgd without momentum; got {run.fix_converged!r}")
 
 
 def build(run: Run, examples: int, model: nn.Module) -> BatchClipping:

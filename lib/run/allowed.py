@@ -27,7 +27,7 @@ CHOICES = {
     "averaged_over": ("vectors", "examples"),
     "layers": ("tensors", "modules", "four_groups"),
     "adaptive_clipping": ("enhanced", "zhang", "multiplication_factors"),
-    "fix_converged": ("never", "epoch"),
+    "fix_converged": ("never", "epoch", "hovering"),
     "augmentation": ("none", "shift", "crop", "crop_and_flip", "crop_24_and_flip"),
     "input_scale": ("unit", "standardised"),
     "statistics": ("public", "per_example", "mixed"),

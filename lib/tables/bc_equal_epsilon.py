@@ -29,7 +29,8 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "BC, Zhang's ALC": (BN, ZHANG),
     "BC, ALC, four groups": (BN, GROUPS),
     "BC, multiplication factors": (BN, FACTORS),
-    "BC, converged weights fixed": (BN, FGC | {"fix_converged": "epoch"}),
+    "BC, weights fixed that hover": (BN, FGC | {"fix_converged": "hovering"}),
+    "BC, weights fixed that move as noise does": (BN, FGC | {"fix_converged": "epoch"}),
     "BC without BN": (PLAIN, FGC),
     "BC without BN, batches of 64": (PLAIN, FGC | SMALL),
 }
