@@ -122,9 +122,9 @@ CLAIMS = (
     ),
     Claim(
         name="MNIST at equal ε: fixing converged weights",
-        asks="whether BC under one full clip is more accurate where weights are fixed that hover around an average, moving "
-        "less in an epoch than all but a twentieth of what noise alone moves, in batches of 512; bc thinks of smaller "
-        "clip norms for each layer, too",
+        asks="whether BC under one full clip is more accurate where weights are fixed that hover around an average: "
+        "that move less in an epoch than all but a twentieth of what noise alone moves; in batches of 512. bc thinks "
+        "of smaller clip norms for each layer, too",
         source="after bc 3.4",
         table="bc_equal_epsilon",
         judge=partial(

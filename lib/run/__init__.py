@@ -76,8 +76,8 @@ class Run:
     gradient_norm_examples  public examples on which the layers' gradient norms are measured before every epoch
     layers                  what adaptive_layerwise clips by itself: tensors | modules | four_groups, by norm
     adaptive_clipping       enhanced (C_h = C·e_h/max e) | zhang (C_h = C·e_h) | multiplication_factors (bc B.2)
-    fix_converged           never | epoch: weights that in an epoch moved no more than noise does on average stay (bc 3.4)
-                            | hovering: those that moved less than all but a twentieth of what noise alone moves
+    fix_converged           never | epoch: fixed is what moved no more in an epoch than noise does on average (bc 3.4)
+                            | hovering: what moved less than all but a twentieth of what noise alone moves
     augmentation            none | shift | crop | crop_and_flip | crop_24_and_flip, see :mod:`lib.preprocessing`
     augmult                 of dpsgd: augmentation multiplicity, the views of an example whose mean gradient is clipped
     input_scale             unit (pixels in [0, 1]) | standardised
