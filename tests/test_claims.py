@@ -409,7 +409,8 @@ def test_amplified_steps_have_more_delta_than_abadi_says_and_not_more_than_the_t
     exact = np.trapezoid(np.maximum(0, 0.99 * without + 0.01 * included - math.exp(claimed) * without), x)
     assert f"at qε = {claimed:.3g} a step has δ = {exact:.2g}, where 1e-07 is claimed" in judged.decisive[0]
     assert f"{exact:.2g}" == "7.2e-07"
-    assert len(judged.contrary) == 2
+    assert [text[: len("beside: σ = 4")] for text in judged.contrary] == [f"beside: σ = {z}" for z in (4, 1, 8, 8)]
+    assert "at qε = 0.00606 a step has δ = 2.7e-08, where 1e-07 is claimed" in judged.contrary[2]  # with more noise
 
 
 def test_permuted_lots_cost_more_than_is_counted_of_independent_ones():

@@ -25,9 +25,9 @@ def _much_smaller(tier: str, store: Store) -> Verdict:
 
 def _amplified(tier: str, store: Store) -> Verdict:
     """Whether a step that is (ε₀, δ₀)-DP for its lot is (qε₀, qδ₀)-DP for all data, by the exact δ of one step; beside
-    it the amplification theorem's ln(1 + q(e^ε₀ − 1)) for qε₀."""
-    q, delta, parts = EXAMPLE["sampling_prob"], EXAMPLE["delta"], []
-    for z in (EXAMPLE["noise_multiplier"], 1.0):
+    it the amplification theorem's ln(1 + q(e^ε₀ − 1)) for qε₀, and more noise."""
+    q, delta, judged, beside = EXAMPLE["sampling_prob"], EXAMPLE["delta"], [], []
+    for z in (EXAMPLE["noise_multiplier"], 1.0, 8.0):
         of_lot = accounting.classical_gaussian(noise_multiplier=z, delta=delta)
         claimed, sound = q * of_lot, math.log1p(q * math.expm1(of_lot))
         at_claimed, at_sound = (
@@ -35,10 +35,10 @@ def _amplified(tier: str, store: Store) -> Verdict:
         )
         of = f"σ = {z:g}, q = {q:g}, δ = {delta:g} of the lot"
         text = f"{of}: at qε = {claimed:.3g} a step has δ = {at_claimed:.2g}, where {q * delta:.2g} is claimed"
-        parts.append((at_claimed <= q * delta, text))
+        (judged if z <= EXAMPLE["noise_multiplier"] else beside).append((at_claimed <= q * delta, text))
         holds = f"σ = {z:g}: at ln(1 + q(e^ε − 1)) = {sound:.3g} it has {at_sound:.2g}"
-        parts.append((at_sound <= q * delta, holds))
-    return verdict(parts[::2], beside=parts[1::2])
+        beside.append((at_sound <= q * delta, holds))
+    return verdict(judged, beside=beside)
 
 
 def _permuted(tier: str, store: Store) -> Verdict:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from lib import tables
 from lib.claims import Claim, Part, Verdict, above, cells, head, limited, loses_less, told, verdict
 from lib.claims.batch_clipping import about
 from lib.store import Store
@@ -26,15 +27,17 @@ def _best(
 ) -> Verdict:
     """Whether the row is more accurate in the column ``best`` than in each of ``others``; ``beside``, those that bc
     gives no number of."""
-    found = cells(name, tier, store)
+    found, printed = cells(name, tier, store), tables.load(name).printed
+
+    def of(column: Column) -> str:
+        beside_it = f" (printed {printed[row, column].text})" if (row, column) in printed else ""
+        return f"{head(name, column)} {told(found[row, column])}{beside_it}"
 
     def compared(columns: Sequence[Column]) -> list[Part]:
         parts = []
         for column in columns:
-            one, other = found[row, best], found[row, column]
-            ok, why = above(one, other, of=len(columns))
-            of_two = f"{head(name, best)} {told(one)}, {head(name, column)} {told(other)}"
-            parts.append(limited((ok, f"{row}: {of_two}{why}"), tier))
+            ok, why = above(found[row, best], found[row, column], of=len(columns))
+            parts.append(limited((ok, f"{row}: {of(best)}, {of(column)}{why}"), tier))
         return parts
 
     return verdict(compared(others), beside=compared(beside))

@@ -43,8 +43,9 @@ CLAIMS = (
     ),
     Claim(
         name="It helps beside amplification by sampling, too",
-        asks="whether the square root in four bands, amplified, is at least as accurate as amplified DPSGD",
-        source="after 2306.08153",
+        asks="whether the square root in four bands, at every ε, amplified, is at least as accurate as amplified "
+        "DPSGD; 2306.08153 chooses the number of bands, of which one is DPSGD",
+        source="ours, with 2306.08153's amplification",
         table=TABLE,
         judge=partial(no_worse, TABLE, [(BANDED, AMPLIFIED)]),
     ),
