@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from lib import accounting
+from lib.accounting import rdp
 
 Q = 0.02
 COVERED = [  # every (accountant, sampler, neighbouring relation) that may be written
@@ -308,6 +309,16 @@ def test_rdp_counts_steps_that_are_next_to_nothing():
         how = {"noise_multiplier": z, "sampling_prob": q, "steps": steps}
         assert 0.0 <= accounting.delta(epsilon=1.0, accountant="rdp", **how) < 1e-5
         assert 0.0 <= accounting.epsilon(accountant="rdp", **how) < 1.0
+
+
+@pytest.mark.parametrize("z", [0.5, 4.0, 100.0])
+def test_rdp_of_full_batches_is_that_of_gaussian_noise_for_a_replaced_example(z):
+    """Which moves the sum by 2C, so that the divergence is four times that of one left out; no ε is below the exact."""
+    how = {"sampler": "without_replacement", "neighbouring_relation": "replace_one"}
+    orders, divergences = rdp.one_step(z, 1.0, "without_replacement", None)
+    assert divergences == pytest.approx(4 * orders / (2 * z**2))
+    found = accounting.epsilon(noise_multiplier=z, sampling_prob=1.0, steps=1, accountant="rdp", **how)
+    assert found >= accounting.analytic_gaussian(noise_multiplier=z, delta=1e-5, neighbouring_relation="replace_one")
 
 
 def test_rdp_without_replacement_falls_with_the_noise_to_the_end():

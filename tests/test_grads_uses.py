@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.module import register_module_forward_hook
 
-from lib.grads import check_buffers, clipped_sum, mixing, uses
+from lib.grads import check_buffers, clipped_sum, looks, mixing, uses
 from lib.layers import NoisyLinear
 
 
@@ -481,6 +481,17 @@ def test_what_a_first_pass_does_not_show_is_looked_for_again(hidden_by, kind):
     model.train()
     model.last.weight.data.copy_(weight)
     assert goes_to_the_reference(model, x, y).endswith("is not of one example alone")
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_pass_through_a_last_layer_of_zeros_is_one_look_of_several(zeros):
+    """No gradient flows, so none shows whose it is; where they do, one pass tells."""
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3)), torch.randn(6, 4)
+    if zeros:
+        nn.init.zeros_(model[2].weight)
+    clipped_sum(model, LOSS, x, classes(6), clip_norm=1.0)
+    (alone,) = (look for (question, *_), look in looks.found(model).items() if question == "alone")
+    assert (alone.over, alone.taken == 1) == (not zeros, zeros)
 
 
 class OfEarlier(OfBatch):

@@ -42,6 +42,15 @@ def data(examples: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(examples, 1, 28, 28, generator=draws), torch.arange(examples) % 10
 
 
+@pytest.mark.parametrize("gradient", ["off", "on"])
+@pytest.mark.parametrize("halvings", range(9))
+def test_examples_that_share_statistics_are_in_one_microbatch(gradient, halvings):
+    """Of 24, which divides no size of a microbatch, however often that is halved."""
+    public = {"norm": "public_batch", "statistics": "mixed", "public_dataset": "kmnist", "public_examples": 5}
+    method = build(private(**public, statistics_batch=24, statistics_gradient=gradient))
+    assert method._microbatch(torch.zeros(600, 1, 28, 28), halvings) % 24 == 0
+
+
 @pytest.mark.parametrize("method", ["dpsgd", "si_dpsgd"])
 def test_without_noise_and_clipping_it_is_sgd(method):
     plain = make_run(optimizer="sgd", lr=0.1, momentum=0.5)
@@ -373,6 +382,15 @@ class TestSIDPSGD:
         assert proven["why"].endswith("their rounding tells it apart") == rounded
         moved = (means[0] - means[1]).norm() / (lr * 1.0 / 64)  # in what is counted for an example
         assert moved > 1.4 if rounded else moved < 1.0001
+
+    @pytest.mark.parametrize(("times", "proven"), [(0.99, False), (1.01, True)])
+    def test_an_examples_move_has_to_be_32_times_what_rounding_moves_all_weights(self, times, proven):
+        """It is ηC/L, and the last digits together are 2⁻²³ ‖θ_0‖."""
+        model = models.build("lenet_300_100")
+        length = torch.cat([parameter.detach().flatten() for parameter in model.parameters()]).norm().item()
+        run = private(method="si_dpsgd", clip_norm=0.5)
+        run = replace(run, lr=times * 32 * 2.0**-23 * length * run.batch_size / 0.5)
+        assert (build(run, model).privacy()["proven"]["epsilon"] is not None) == proven
 
     def test_private_pca_is_refused_as_no_proof_counts_it(self):
         with pytest.raises(ValueError, match="pca_noise_multiplier: expected None"):
