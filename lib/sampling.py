@@ -67,6 +67,7 @@ class Sampler:
         return {
             "without_replacement": self._without_replacement,
             "with_replacement": self._with_replacement,
+            "balls_and_bins": self._balls_and_bins,
             "shuffled": self._shuffled,
             "fixed_order": self._fixed_order,
         }[self.name](generator)
@@ -89,6 +90,12 @@ class Sampler:
         """L draws of one example each; repeats are possible."""
         for _ in range(self.steps_per_epoch):
             yield torch.randint(self.examples, (self.batch_size,), generator=generator, device=generator.device)
+
+    def _balls_and_bins(self, generator: torch.Generator) -> Iterator[Tensor]:
+        """Every example draws one of the epoch's batches by itself, so sizes vary, and a batch may be empty."""
+        batch = torch.randint(self.steps_per_epoch, (self.examples,), generator=generator, device=generator.device)
+        sizes = batch.bincount(minlength=self.steps_per_epoch)
+        return iter(batch.argsort(stable=True).split(sizes.tolist()))
 
     def _shuffled(self, generator: torch.Generator) -> Iterator[Tensor]:
         """A fresh permutation, cut up; the examples left over after the last full batch sit this epoch out."""

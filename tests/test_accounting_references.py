@@ -117,7 +117,7 @@ def test_strong_composition_without_the_linear_amplification_is_far_worse():
 @pytest.mark.parametrize("noise_multiplier", [0.5, 2.0])
 def test_a_poisson_step_is_dp_accountings(noise_multiplier, sampling_prob):
     event = accounting.Event(noise_multiplier, sampling_prob, 1)
-    ours = pld.one_step(noise_multiplier, sampling_prob, event.sampler, event.neighbouring_relation, 1e-3)
+    ours = pld.one_round(noise_multiplier, sampling_prob, event.sampler, event.neighbouring_relation, 1e-3)
     theirs = from_gaussian_mechanism(noise_multiplier, sampling_prob=sampling_prob, value_discretization_interval=1e-3)
     epsilons = [0.0, 0.01, 0.1, 1.0, 5.0]
     assert ours.get_delta_for_epsilon(epsilons) == pytest.approx(theirs.get_delta_for_epsilon(epsilons), abs=1e-11)

@@ -67,7 +67,7 @@ def test_what_is_found_is_at_most_what_is_proven(run, released):
 def test_rows_that_depend_on_each_other_are_no_independent_runs():
     found = attack(private(sampler="without_replacement", neighbouring_relation="replace_one"), examples=N, canaries=9)
     with pytest.raises(
-        ValueError, match=r"sampler: expected one of poisson, fixed_order, or one_run\(\); got 'without"
+        ValueError, match=r"sampler: expected one of poisson, balls_and_bins, fixed_order, or one_run\(\); got 'without"
     ):
         found.many_runs()
 

@@ -501,7 +501,7 @@ class TestConvergence:
         """``Converged`` after the weights took ``values`` (T, 1), epoch by epoch."""
         model = nn.Linear(1, 1, bias=False)
         nn.init.zeros_(model.weight)
-        converged = Converged(model)
+        converged = Converged(model, "epoch")
         for of_epoch in values.chunk(epochs):
             for value in of_epoch:
                 model.weight.grad = torch.zeros_like(model.weight)

@@ -34,9 +34,10 @@ def test_poisson_batches_are_binomial_in_size_and_may_be_empty():
     assert (sizes == 0).double().mean() == pytest.approx(0.9**20, abs=0.03)
 
 
-def test_poisson_examples_are_independent():
-    """The number of joint appearances of two examples is Bin(T, q²)."""
-    _, batches = sizes_and_counts("poisson", epochs=1000)
+@pytest.mark.parametrize("name", ["poisson", "balls_and_bins"])
+def test_examples_are_independent(name):
+    """The number of joint appearances of two examples is about Bin(T, q²)."""
+    _, batches = sizes_and_counts(name, epochs=1000)
     together = sum({3, 7} <= set(batch.tolist()) for batch in batches)
     assert together / len(batches) == pytest.approx(1 / 16, abs=5 * (1 / 16 * 15 / 16 / len(batches)) ** 0.5)
 
@@ -51,6 +52,17 @@ def test_with_replacement_repeats():
     sizes, batches = sizes_and_counts("with_replacement", epochs=5)
     assert set(sizes) == {10}
     assert any(max(Counter(batch.tolist()).values()) > 1 for batch in batches)
+
+
+def test_in_an_epoch_of_balls_and_bins_every_example_has_one_batch_of_all():
+    """43 examples in ⌊43/10⌋ batches, of binomial sizes; with as many batches as examples some are empty."""
+    draws = generator(0, "sampling")
+    epochs = [list(Sampler("balls_and_bins", 43, 10).epoch(draws)) for _ in range(500)]
+    assert all(sorted(torch.cat(epoch).tolist()) == list(range(43)) for epoch in epochs)
+    sizes = torch.tensor([[len(batch) for batch in epoch] for epoch in epochs], dtype=torch.float64)
+    assert sizes.shape == (500, 4)
+    assert sizes.var(dim=0) == pytest.approx([43 / 4 * 3 / 4] * 4, rel=0.25)
+    assert min(len(batch) for batch in Sampler("balls_and_bins", 20, 1).epoch(draws)) == 0
 
 
 def test_a_shuffled_epoch_takes_every_example_at_most_once_in_full_batches():

@@ -239,7 +239,7 @@ def _limit(search: Callable[..., float], events: Callable[..., Iterable[Event]],
     """
 
     def spent(value: float) -> float:
-        return gdp_epsilon(math.hypot(*(math.sqrt(event.steps) * event.spread for event in events(value))), delta)
+        return gdp_epsilon(math.hypot(*(math.sqrt(event.rounds) * event.spread for event in events(value))), delta)
 
     try:
         return max(1.0, search(spent, budget))

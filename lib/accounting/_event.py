@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-SAMPLERS = ("poisson", "without_replacement", "with_replacement", "shuffled", "fixed_order")
+SAMPLERS = ("poisson", "without_replacement", "with_replacement", "balls_and_bins", "shuffled", "fixed_order")
 NEIGHBOURING_RELATIONS = ("add_or_remove_one", "replace_one")
 
 
@@ -28,6 +28,7 @@ class Event:
     sampler                 poisson: each example is in the batch with probability q, independently
                             | without_replacement: L different examples, drawn afresh in every step
                             | with_replacement: L draws of one example, repeats allowed, afresh in every step
+                            | balls_and_bins: in each epoch every example draws one of the ⌊1/q⌋ batches by itself
                             | shuffled: each epoch a permutation cut into batches
                             | fixed_order: one permutation cut into batches, the same in every epoch
     neighbouring_relation   add_or_remove_one: sums differ by at most C | replace_one: by at most 2C; either by 2C
@@ -67,12 +68,19 @@ class Event:
         return math.floor(1 / self.sampling_prob + 1e-9)
 
     @property
+    def rounds(self) -> int:
+        """How often the sampler draws: in every step; balls_and_bins in every epoch that is begun."""
+        return math.ceil(self.steps / self.steps_per_epoch) if self.sampler == "balls_and_bins" else self.steps
+
+    @property
     def spread(self) -> float:
-        """The standard deviation of one step's privacy loss, about: min(q·√(e^(s²/z²) − 1), s/z), s the sensitivity."""
+        """The standard deviation of one round's privacy loss, about min(p·√(e^(s²/z²) − 1), s/z) with the sensitivity s
+        and p = q, or, of balls_and_bins, 1/√T of T steps in an epoch."""
         if not self.noise_multiplier:
             return math.inf
         shift = self.sensitivity / self.noise_multiplier
-        return min(self.sampling_prob * math.sqrt(math.expm1(min(shift, 26.0) ** 2)), shift)
+        hidden = self.sampling_prob if self.sampler != "balls_and_bins" else self.steps_per_epoch**-0.5
+        return min(hidden * math.sqrt(math.expm1(min(shift, 26.0) ** 2)), shift)
 
 
 Events = tuple[Event, ...]  # one after the other on the same data, each with noise and at least one step

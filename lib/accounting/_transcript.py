@@ -95,7 +95,7 @@ def si_dpsgd_proven_epsilon(
 def _participations(event: Event, negligible: float) -> tuple[np.ndarray, np.ndarray]:
     """How often the example can take part, with probabilities; what is left out is ``negligible`` altogether."""
     q, steps = event.sampling_prob, event.steps
-    if event.sampler in ("shuffled", "fixed_order"):
+    if event.sampler in ("balls_and_bins", "shuffled", "fixed_order"):
         return np.array([math.ceil(steps / event.steps_per_epoch)]), np.ones(1)
     if event.sampler == "without_replacement" and event.neighbouring_relation != "replace_one":
         raise ValueError(

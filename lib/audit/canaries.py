@@ -33,7 +33,7 @@ from lib.run import Run
 
 RELEASED = ("last", "transcript")
 SCALE, SURE = 1e3, 1e9  # logits of -1e9 and 0, which no training changes: gradients of norm 1e3, always
-INDEPENDENT = ("poisson", "fixed_order")  # samplers under which no canary's part depends on another's
+INDEPENDENT = ("poisson", "balls_and_bins", "fixed_order")  # samplers under which no canary's part depends on another's
 METHODS = ("dpsgd", "si_dpsgd", "correlated_noise")  # that clip every example by itself, as does IC
 
 

@@ -14,7 +14,8 @@ def price(*, noise_multiplier: float, sampling_prob: float, epochs: int, delta: 
     it is at least of shuffled epochs; an epoch is the whole batches in 1/q."""
     of_epoch = int(1 / sampling_prob + 1e-9)
     how = {"noise_multiplier": noise_multiplier, "sampling_prob": sampling_prob, "steps": epochs * of_epoch}
-    accountants = {"poisson": "pld", "with_replacement": "pld", "shuffled": "gdp", "fixed_order": "gdp"}
+    accountants = dict.fromkeys(("poisson", "with_replacement", "balls_and_bins"), "pld")
+    accountants |= dict.fromkeys(("shuffled", "fixed_order"), "gdp")
     lines = {
         sampler: {"accountant": name, "ε": accounting.epsilon(**how, delta=delta, sampler=sampler, accountant=name)}
         for sampler, name in accountants.items()
@@ -26,8 +27,8 @@ def price(*, noise_multiplier: float, sampling_prob: float, epochs: int, delta: 
 
 
 def shuffled(*, noise_multiplier: float, steps_per_epoch: int, epochs: Sequence[int], delta: float) -> pd.DataFrame:
-    """One line for each number of epochs: ε by PLD if their batches were Poisson samples, and what it is at least and
-    at most of shuffled ones."""
+    """One line for each number of epochs: ε by PLD if their batches were Poisson samples or balls and bins, and what it
+    is at least and at most of shuffled ones."""
     of_shuffled = {"sampler": "shuffled", "accountant": "gdp"}
 
     def counted(epoch: int, **how: str) -> float:
@@ -42,6 +43,7 @@ def shuffled(*, noise_multiplier: float, steps_per_epoch: int, epochs: Sequence[
     lines = {
         epoch: {
             "Poisson": counted(epoch),
+            "balls and bins": counted(epoch, sampler="balls_and_bins"),
             "shuffled, at least": accounting.shuffled_epsilon_at_least(
                 noise_multiplier=noise_multiplier, steps_per_epoch=steps_per_epoch, epochs=epoch, delta=delta
             ),
@@ -54,10 +56,11 @@ def shuffled(*, noise_multiplier: float, steps_per_epoch: int, epochs: Sequence[
 
 def shuffled_drawn(frame: pd.DataFrame, *, title: str) -> Figure:
     """The lines of :func:`shuffled` on logarithmic axes; what shuffled batches may cost is shaded."""
-    poisson, least, most = frame.columns
+    *others, least, most = frame.columns
     figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
     axes.fill_between(frame.index, frame[least], frame[most], alpha=0.25, label="shuffled")
-    axes.plot(frame.index, frame[poisson], marker=".", label="Poisson samples")
+    for name, style in zip(others, ("-", "--"), strict=True):
+        axes.plot(frame.index, frame[name], style, marker=".", label=name)
     axes.set(title=title, xlabel="epochs", ylabel="ε", xscale="log", yscale="log")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")

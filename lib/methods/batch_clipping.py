@@ -122,7 +122,9 @@ def check_mini_sets(run: Run) -> None:
         check_norm(run)
         refuse(run, "fix_converged")
         return
-    if run.neighbouring_relation != "replace_one" and (size != batch or run.sampler in ("shuffled", "fixed_order")):
+    if run.neighbouring_relation != "replace_one" and (
+        size != batch or run.sampler in ("balls_and_bins", "shuffled", "fixed_order")
+    ):
         raise ValueError(
             f"neighbouring_relation: expected replace_one for mini-sets of {size} in {run.sampler} batches of {batch}, "
             f"as one example more shifts all that follow; got {run.neighbouring_relation!r}"

@@ -42,8 +42,8 @@ class Run:
     lr_decay                exponential: factor per epoch.  linear_then_constant: the factor at which it stays
     lr_decay_epochs         linear_then_constant: epochs until then
     epochs, batch_size      passes over the training data; examples per step, the expected number where it is random
-    sampler                 shuffled | poisson | without_replacement | with_replacement | fixed_order, see
-                            :mod:`lib.sampling`
+    sampler                 shuffled | poisson | without_replacement | with_replacement | balls_and_bins |
+                            fixed_order, see :mod:`lib.sampling`
     seed                    from which one generator per purpose is made (init, sampling, noise, …)
     weight_noise_std        σ of w ~ N(µ, σ²), in training and testing (v2 section 2)
     weight_noise_on         weights_and_biases | weights | lstm: both, of the LSTM alone, as in v1's code; the affine
