@@ -119,7 +119,7 @@ def test_every_field_counts_in_the_id():
         (
             {"sampler": "shuffled", "epsilon": 1.0},
             "accountant: expected one of gdp for sampler 'shuffled' under 'add_or_remove_one'; got 'pld', "
-            "which covers poisson, with_replacement and balls_and_bins there",
+            "which covers poisson and with_replacement and balls_and_bins there",
         ),
         (
             {"weight_noise_std": 0.1, "norm": "public_batch", "public_examples": 8},
