@@ -312,12 +312,12 @@ def test_each_kind_of_clipping_has_the_best_of_its_step_sizes(individual, seeds,
     assert verdict.status == status
     assert "convnet without BN, BC 50.00" in verdict.evidence
     assert ("with 0.4, after" in verdict.evidence) == (individual is not None)
-    assert ("of 12 step sizes not stored yet" in verdict.evidence) == (individual is None)
+    assert ("of 14 step sizes not stored yet" in verdict.evidence) == (individual is None)
 
 
 @pytest.mark.parametrize("ahead", [60.0, 30.0])
 def test_nothing_is_told_where_the_one_behind_is_best_at_the_longest_step(ahead, fill):
-    """Individual clipping has 45 and is behind, or ahead: the one behind has it with 1024 times bc's step size."""
+    """Individual clipping has 45 and is behind, or ahead: the one behind has it with 4096 times bc's step size."""
 
     def curve(row, column, seed):
         longest = column == max(STEPS.columns)

@@ -163,7 +163,7 @@ CLAIMS = (
     ),
     Claim(
         name="With step sizes of their own, too, batch clipping is ahead of individual clipping",
-        asks="whether it is by 5 points where each has the best of bc's step size and 4, 16, 64, 256 and 1024 times as "
+        asks="whether it is by 5 points where each has the best of bc's step size and 4, 16, … 4096 times as "
         "much: clipped gradients point apart, and their mean is a shorter step than a clipped mean",
         source="after bc 4.3",
         table="bc_step_sizes",
