@@ -46,7 +46,7 @@ def _permuted(tier: str, store: Store) -> Verdict:
     and of the experiments, each as long as the moments accountant lets it go on.
 
     What is proven of permuted lots may be as small, though it is not known to be tight; what they cost at least may be
-    larger.  Beside it, independent lots by PLD, which hardly leaves anything to permuting them.
+    larger.  Beside it, what PLD counts of the example's independent lots: permuted ones cost more than that, too.
     """
     z, steps = EXAMPLE["noise_multiplier"], EXAMPLE["steps"]
     of_example = _as_small(accounting.epsilon(**EXAMPLE, accountant="moments"), z, steps)
