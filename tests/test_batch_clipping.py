@@ -460,6 +460,10 @@ def test_batch_norm_is_tested_with_the_statistics_that_the_run_names(statistics)
             "neighbouring_relation: expected replace_one for mini-sets of 16 in with_replacement batches of 64",
         ),
         (
+            bc(sampler="balls_and_bins", neighbouring_relation="add_or_remove_one"),
+            "neighbouring_relation: expected replace_one for mini-sets of 64 in balls_and_bins batches of 64",
+        ),
+        (
             bc(sampler="fixed_order", neighbouring_relation="add_or_remove_one", accountant="gdp"),
             "neighbouring_relation: expected replace_one for mini-sets of 64 in fixed_order batches of 64",
         ),

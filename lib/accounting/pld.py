@@ -142,9 +142,8 @@ def one_round(
     z: float, q: float, sampler: str, relation: str, interval: float
 ) -> distributions.PrivacyLossDistribution:
     """The distribution of one step, or of one epoch of balls_and_bins, from above."""
-    unhidden = (
-        sampler == "balls_and_bins" and z < LEAST_NOISE
-    )  # its batch may be told, as the noise hides next to nothing
+    # Of balls_and_bins with next to no noise the batch may be told, which then hides next to nothing.
+    unhidden = sampler == "balls_and_bins" and z < LEAST_NOISE
     if q == 1.0 or unhidden or (sampler, relation) == ("poisson", "replace_one"):  # full batches are plain Gaussian
         return distributions.from_gaussian_mechanism(
             z,
