@@ -46,6 +46,14 @@ def test_one_batch_of_all_examples_is_the_gaussian_mechanism(z, epochs):
     assert at_least(z, 1, epochs=epochs) == pytest.approx(at_most(z, 1, 1e-5, epochs), rel=3e-3)
 
 
+@pytest.mark.parametrize("delta", [1e-13, 1e-15])
+@pytest.mark.parametrize(("z", "epochs"), [(10.0, 200), (5.0, 1000), (3.0, 30)])
+def test_what_composing_adds_by_rounding_is_no_part_of_it(z, epochs, delta):
+    """At a δ so small that Fourier transforms may add as much."""
+    exact = at_most(z, 1, delta, epochs)
+    assert 0.8 * exact < at_least(z, 1, delta, epochs) <= exact
+
+
 @pytest.mark.parametrize(
     ("z", "least", "most", "of_poisson"),
     [

@@ -29,7 +29,6 @@ def price(*, noise_multiplier: float, sampling_prob: float, epochs: int, delta: 
 def shuffled(*, noise_multiplier: float, steps_per_epoch: int, epochs: Sequence[int], delta: float) -> pd.DataFrame:
     """One line for each number of epochs: ε by PLD if their batches were Poisson samples or balls and bins, and what it
     is at least and at most of shuffled ones."""
-    of_shuffled = {"sampler": "shuffled", "accountant": "gdp"}
 
     def counted(epoch: int, **how: str) -> float:
         return accounting.epsilon(
@@ -47,7 +46,7 @@ def shuffled(*, noise_multiplier: float, steps_per_epoch: int, epochs: Sequence[
             "shuffled, at least": accounting.shuffled_epsilon_at_least(
                 noise_multiplier=noise_multiplier, steps_per_epoch=steps_per_epoch, epochs=epoch, delta=delta
             ),
-            "at most": counted(epoch, **of_shuffled),
+            "at most": counted(epoch, sampler="shuffled", accountant="gdp"),
         }
         for epoch in epochs
     }
