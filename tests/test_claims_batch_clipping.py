@@ -43,7 +43,11 @@ SETTINGS = {  # claim → its row, the column that is best there, and one that i
 }
 DROPS = "Noise costs convnet 15 points, then 10"
 SENSITIVE = "ResNet-18 is more sensitive to noise than convnet"
-OF_SETTINGS = {claim.name: claim for claim in claims.of("bc_sgd", "bc_batch_size", "bc_clip_norm", "bc_noise")}
+STABLE = "Little noise: accuracy is stable from C = 0.2 to 0.9"
+SLOWLY = "The norms of the layers' gradients fall slowly"
+OF_SETTINGS = {
+    claim.name: claim for claim in claims.of("bc_sgd", "bc_gradient_norms", "bc_batch_size", "bc_clip_norm", "bc_noise")
+}
 NO_PENALTY = "Multiplication factors cost no √L"
 BY_PROOF = {claim.name for claim in gaussian_dp.CLAIMS}
 GOOD = ("resnet-18, BC", "resnet-18 without BN, BC", "convnet without BN, BC", "convnet, BC", "convnet", "BN-LeNet-5")
@@ -52,7 +56,7 @@ GOOD = ("resnet-18, BC", "resnet-18 without BN, BC", "convnet without BN, BC", "
 def test_every_claim_about_results_is_tested():
     elsewhere = BY_PROOF | {claim.name for claim in public_alone.CLAIMS}
     assert {*BETTER, NO_PENALTY} == set(BY_NAME) - elsewhere
-    assert {*SETTINGS, SENSITIVE, DROPS} == set(OF_SETTINGS) - BY_PROOF
+    assert {*SETTINGS, SENSITIVE, DROPS, STABLE, SLOWLY} == set(OF_SETTINGS) - BY_PROOF
 
 
 @pytest.mark.parametrize("name", BETTER)
@@ -124,9 +128,53 @@ def test_noise_costs_convnet_about_what_bc_says(lost, tier, status, fill):
     assert f"2σ = 0.4 {70.01 - lost[0]:.2f} ± 0.01 (2), {lost[0]:.2f} less, where bc has about 15" in verdict.evidence
 
 
-@pytest.mark.parametrize("name", [SENSITIVE, DROPS])
-def test_without_results_what_noise_costs_is_open(name, fill):
-    assert OF_SETTINGS[name].judge("paper", fill(tables.load("bc_noise"), lambda *_: None)).status == "open"
+@pytest.mark.parametrize("name", [SENSITIVE, DROPS, STABLE, SLOWLY])
+def test_without_results_what_a_setting_does_is_open(name, fill):
+    claim = OF_SETTINGS[name]
+    verdict = claim.judge("paper", fill(tables.load(claim.table), lambda *_: None))
+    assert (verdict.status, verdict.parts) == ("open", ("what decides it is not stored yet",))
+
+
+@pytest.mark.parametrize(
+    ("moved", "apart", "tier", "status"),
+    [
+        (2.0, 0.02, "cpu", "holds"),
+        (-2.0, 0.02, "paper", "holds"),
+        (5.0, 0.02, "paper", "fails"),
+        (-5.0, 0.02, "paper", "fails"),
+        (5.0, 0.02, "cpu", "open"),  # the more epochs, the less a longer step gains
+        (2.0, 4.0, "paper", "open"),
+    ],
+)
+@pytest.mark.parametrize("where", [0.5, 0.9])
+def test_accuracy_is_stable_over_a_range_of_clip_norms(where, moved, apart, tier, status, fill):
+    def curve(row, column, seed):
+        return [55.0 + apart * seed + moved * (column == where) - 20.0 * (column < 0.2 or column > 0.9)]
+
+    verdict = OF_SETTINGS[STABLE].judge(tier, fill(tables.load("bc_clip_norm"), curve, tier=tier, seeds=2))
+    assert verdict.status == status
+    assert f"C = {where:g} {55 + apart / 2 + moved:.2f} ± {apart / 2:.2f} (2), C = 0.2 " in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("last", "tier", "status"),
+    [
+        ((3.3, 3.9, 1.0), "paper", "holds"),  # of three two fall, from 4 in two epochs, by less than to 4 × .9²
+        ((3.2, 3.9, 1.0), "paper", "fails"),
+        ((4.0, 3.9, 5.0), "paper", "fails"),
+        ((4.0, 3.9, 5.0), "cpu", "open"),
+        ((3.9, None, None), "paper", "fails"),  # what was not finite counts as none that falls
+    ],
+)
+def test_norms_fall_slowly_where_most_do(last, tier, status, fill):
+    table = tables.load("bc_gradient_norms")
+    store = fill(table, lambda *_: [70.0], tier=tier)
+    record = store.get(table.cell("resnet-18", 64, seed=0, tier=tier))
+    record["history"]["gradient_norms"] = {f"Linear {i}.weight": [4.0, 9.0, norm] for i, norm in enumerate(last)}
+    verdict = OF_SETTINGS[SLOWLY].judge(tier, store)
+    assert verdict.status == status
+    slowly = sum(norm is not None and 3.24 < norm < 4 for norm in last)
+    assert f"resnet-18: of 3 tensors {slowly} fall by at most 10% an epoch and " in verdict.evidence
 
 
 @pytest.mark.parametrize(("gain", "apart", "status"), [(5.0, 0.5, "holds"), (6.6, 4.0, "open"), (20.0, 4.0, "fails")])
