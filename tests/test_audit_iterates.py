@@ -1,13 +1,14 @@
 """The likelihood ratio of all iterates, against sums over every pattern of participations, and what it finds."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy.linalg import toeplitz
 from scipy.special import expit, logsumexp
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 from test_audit_canaries import IN_ORDER, N, private, proven
 
 from lib.accounting import Spectrum
@@ -91,7 +92,63 @@ def test_what_it_sees_is_the_participation_under_noise_of_the_runs_size(run, mon
     assert above.mean() == pytest.approx(0, abs=6 / above.size**0.5)
 
 
-@pytest.mark.parametrize("run", WATCHED.values(), ids=WATCHED)
+ONCE = {
+    "shuffled": private(sampler="shuffled", accountant="gdp", noise_multiplier=0.5),
+    "the rest sits out": private(sampler="shuffled", accountant="gdp", batch_size=600, noise_multiplier_decay=0.9),
+    "balls and bins": private(sampler="balls_and_bins", accountant="pld", noise_multiplier=0.5),
+    "of opposite gradient": private(
+        sampler="shuffled", accountant="gdp", noise_multiplier=0.8, neighbouring_relation="replace_one"
+    ),
+}
+
+
+def once_an_epoch(x: np.ndarray, z: np.ndarray, q: float, per_epoch: int) -> float:
+    """log Σ_p P(p) N(x; p, z²) − log N(x; 0, z²) over all p (T,) with at most one participation an epoch."""
+    logs = []
+    for turns in product(range(-1, per_epoch), repeat=len(x) // per_epoch):  # -1: the example sits out
+        p, chance = np.zeros(len(x)), 1.0
+        for epoch, turn in enumerate(turns):
+            if turn >= 0:
+                p[epoch * per_epoch + turn] = 1
+            chance *= q if turn >= 0 else max(0.0, 1 - per_epoch * q)
+        if chance:
+            logs.append(math.log(chance) + norm.logpdf(x, p, z).sum())
+    return float(logsumexp(logs) - norm.logpdf(x, 0.0, z).sum())
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_where_a_canary_comes_once_an_epoch_it_is_the_sum_over_every_pattern_of_that(name, monkeypatch):
+    seen, observe = [], iterates.Iterates.observe
+
+    def of_step(self, method, moved, gradient, step):
+        z = method.noise_std(step) / method.clip_norm(step)
+        seen.append((gradient * run.batch_size / method.clip_norm(step), z))
+        observe(self, method, moved, gradient, step)
+
+    monkeypatch.setattr(iterates.Iterates, "observe", of_step)
+    run = replace(ONCE[name], batch_size=20 if name == "the rest sits out" else 22, epochs=2)
+    found = attack(run, examples=66, canaries=66, released="transcript").scores
+    x, z = (np.array(column) for column in zip(*seen, strict=True))
+    assert len(x) == 6
+    chance = 1 / 3 if run.batch_size == 22 else 20 / 66
+    expected = [once_an_epoch(x[:, i], z, chance, 3) for i in range(66)]
+    if run.neighbouring_relation == "replace_one":
+        expected = [ratio - once_an_epoch(-x[:, i], z, chance, 3) for i, ratio in enumerate(expected)]
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_it_tells_more_than_where_batches_are_taken_for_poissons(name, monkeypatch):
+    """Of the coins, which are log(1 + e^∓Λ) nats each if all that is known is Λ."""
+    nats = []
+    for once in (iterates.ONCE_AN_EPOCH, ()):
+        monkeypatch.setattr(iterates, "ONCE_AN_EPOCH", once)
+        found = attack(ONCE[name], examples=N, canaries=N, released="transcript")
+        nats.append(np.logaddexp(0, np.where(found.included, -1, 1) * found.scores).mean())
+    assert nats[0] < min(nats[1], math.log(2)) - 0.003
+
+
+@pytest.mark.parametrize("run", (WATCHED | ONCE).values(), ids=WATCHED | ONCE)
 def test_it_says_how_likely_a_canary_is_included(run):
     """P(included | Λ) = 1/(1 + e^−Λ), as the coins are fair; in ten bins from the least likely to the most."""
     found = attack(run, examples=N, canaries=N, released="transcript")

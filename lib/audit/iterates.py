@@ -12,10 +12,15 @@ t, y = Sᵀ S x and n_t = ‖S e_t‖², the score is
 
 the logarithm of the likelihood ratio, to which no test is superior: where the columns of its steps are orthogonal, so
 that the last term is zero, and in a fixed order, in which every q_t is 0 or 1.  Where an example of the opposite
-gradient has the canary's place, so that p_t = −1 where that takes part, it is Λ(x) − Λ(−x).  Batches of a fixed size
-are taken for Poisson's, which costs power and no validity.  Under SI-DPSGD unknown participations add up in every
-iterate; its score is Σ_t t·(θ_t − θ_0), every iterate by the participations to be expected so far.  (With a constant
-step size the ratio can be found by recursion over their number; it tells no more.)
+gradient has the canary's place, so that p_t = −1 where that takes part, it is Λ(x) − Λ(−x).  Where batches are such
+that a canary takes part at most once an epoch, in each of its k steps so far with the same probability q, it is the
+sum over epochs of
+
+    ``log(1 − kq + q Σ_t exp((x_t − 1/2) / z_t²))``,
+
+with independent noise.  Under SI-DPSGD unknown participations add up in every iterate; its score is Σ_t t·(θ_t − θ_0),
+every iterate by the participations to be expected so far.  (With a constant step size the ratio can be found by
+recursion over their number; it tells no more.)
 """
 
 from collections.abc import Callable
@@ -30,6 +35,7 @@ from lib.methods.si_dpsgd import SIDPSGD
 from lib.sampling import Sampler
 
 SURE = 1e-6  # a noise multiplier, below which all is as good as seen
+ONCE_AN_EPOCH = ("shuffled", "balls_and_bins")  # samplers, but for the fixed order, that draw an example so often
 
 
 class Iterates:
@@ -43,6 +49,8 @@ class Iterates:
         self._turns: np.ndarray | None = None  # in a fixed order: every example's step of the epoch
         self._scores = np.zeros(len(places))
         self._kept: list[tuple[np.ndarray, np.ndarray | float]] = []  # (x_t, q_t), where noise is correlated
+        self._likely = np.empty((2, len(places)))  # log Σ_t exp(…) of an epoch, of x and of −x
+        self._told: np.ndarray | float = 0.0  # by that epoch, where a canary takes part at most once in each
         self._method: DPSGD | None = None
 
     def observe(self, method: DPSGD, moved: np.ndarray, gradient: np.ndarray, step: int) -> None:
@@ -57,7 +65,21 @@ class Iterates:
             self._kept.append((x, q))
         else:
             z = max(SURE, method.noise_std(step) / clip_norm)
-            self._scores += self._against_other(lambda x: log_ratio(q, x - 0.5, z), x)
+            if method.sampler.name in ONCE_AN_EPOCH:
+                self._observe_once(x, z, q, step % method.sampler.steps_per_epoch)
+            else:
+                self._scores += self._against_other(lambda x: log_ratio(q, x - 0.5, z), x)
+
+    def _observe_once(self, x: np.ndarray, z: float, q: float, turn: int) -> None:
+        """What the epoch tells with its step ``turn``, from 0, in place of what it told before."""
+        if turn == 0:
+            self._likely, self._told = np.full_like(self._likely, -np.inf), 0.0
+        self._likely = np.logaddexp(self._likely, (np.stack((x, -x)) - 0.5) / z**2)
+        so_far = min(1.0, (turn + 1) * q)  # but for rounding
+        ratio, of_other = log_ratio(so_far, self._likely - np.log(turn + 1), 1.0)
+        told = ratio - of_other if self._replaced else ratio
+        self._scores += told - self._told
+        self._told = told
 
     def scores(self) -> np.ndarray:
         """(m,), of the steps so far."""
@@ -79,6 +101,8 @@ class Iterates:
                 for turn, batch in enumerate(sampler.epoch(generator(seed, "sampling"))):
                     self._turns[batch.numpy()] = turn
             return (self._turns[self._places] == step % sampler.steps_per_epoch).astype(float)
+        if sampler.name == "balls_and_bins":
+            return 1 / sampler.steps_per_epoch
         if sampler.groups == 1:
             return sampler.sampling_prob
         its_turn = self._places % sampler.groups == step % sampler.groups

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from lib.audit import bounds, canaries
+from lib.audit import bounds, canaries, iterates
 from lib.audit.float32_noise import BOUND, SPIKED, cut_off
 from lib.data import Dataset
 from lib.methods import Public
@@ -27,6 +27,7 @@ from lib.train import Training, dataset_of
 
 CANARIES, OF_ONE_RUN = 60_000, 5_000  # at most; where only the test of one run holds, more cost more δ than they tell
 ITERATES = {"last": "the last iterate", "transcript": "every iterate, by the likelihood ratio"}
+BY_EPOCH = "every iterate, by the likelihood ratio of whole epochs"
 TOLERANCE = 1e-3  # relative, between the ε claimed then and now
 ROUNDING = 1e-6  # relative, between the same ε on two machines at most
 CANCELLED = "2026-11-22T13:39:31"  # until then norms of positions that cancel were not rounded up
@@ -132,7 +133,9 @@ def attack(run: Run) -> str:
     independent = run.sampler in canaries.INDEPENDENT
     test = "many independent runs" if independent else "one run (Steinke et al. 2023)"
     of = " or of opposite gradient" * (run.neighbouring_relation == "replace_one")
-    return f"up to {_canaries(run)} canaries in orthogonal coordinates{of}, {ITERATES[_released(run)]}, as {test}"
+    by_epoch = _released(run) == "transcript" and run.sampler in iterates.ONCE_AN_EPOCH
+    read = BY_EPOCH if by_epoch else ITERATES[_released(run)]
+    return f"up to {_canaries(run)} canaries in orthogonal coordinates{of}, {read}, as {test}"
 
 
 def audited(run: Run, examples: int) -> Audit:
