@@ -97,7 +97,7 @@ ONCE = {
     "the rest sits out": private(sampler="shuffled", accountant="gdp", batch_size=600, noise_multiplier_decay=0.9),
     "balls and bins": private(sampler="balls_and_bins", accountant="pld", noise_multiplier=0.5),
     "of opposite gradient": private(
-        sampler="shuffled", accountant="gdp", noise_multiplier=0.8, neighbouring_relation="replace_one"
+        sampler="shuffled", accountant="gdp", noise_multiplier=0.5, neighbouring_relation="replace_one"
     ),
 }
 
