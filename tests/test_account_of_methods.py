@@ -92,6 +92,23 @@ def test_of_si_dpsgd_a_falling_clip_norm_takes_the_noise_along():
     assert privacy("si_dpsgd", clip_norm_decay=0.5)["proven"]["epsilon"] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("sampler", "accountant"), [("shuffled", "gdp"), ("fixed_order", "gdp"), ("with_replacement", "pld")]
+)
+def test_what_is_proven_of_si_dpsgd_is_of_its_sampler(sampler, accountant):
+    """Of which depends how often an example takes part."""
+    how = {"moved": math.sqrt(STEPS) / 3.0, "sampling_prob": Q, "steps": STEPS}
+    proven = privacy("si_dpsgd", sampler=sampler, accountant=accountant)["proven"]["epsilon"]
+    assert proven == pytest.approx(accounting.si_dpsgd_proven_epsilon(**how, sampler=sampler))
+    assert proven != pytest.approx(accounting.si_dpsgd_proven_epsilon(**how))
+
+
+def test_of_si_dpsgd_a_rising_clip_norm_is_that_of_the_participation_itself():
+    """The latest one moves the weights the farthest, by as much beside its own noise as in every step."""
+    expected = accounting.si_dpsgd_proven_epsilon(moved=math.sqrt(STEPS) / 3.0, sampling_prob=Q, steps=STEPS)
+    assert privacy("si_dpsgd", clip_norm_decay=2.0)["proven"]["epsilon"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_change_is_counted(method):
     """Were one dropped, two of these would be the same number."""

@@ -12,6 +12,7 @@ from conftest import make_run
 from torch import nn
 
 from lib import accounting, methods, models
+from lib.methods import adaptive_layerwise
 from lib.methods._converged import Converged
 from lib.methods._gradient_norms import GradientNorms
 from lib.run import Run
@@ -348,11 +349,15 @@ class TestPrivacy:
         method = methods.build(bc(norm="batch", **poisson), N, model)
         assert not any(g.any() for g in method.summed(model, *examples(1), 0).values())
         assert any(g.any() for g in method.summed(model, *examples(2), 0).values())
+        model = models.build("lenet5")  # whose single example has a gradient
+        assert any(g.any() for g in methods.build(bc(**poisson), N, model).summed(model, *examples(1), 0).values())
 
     def test_running_averages_that_are_not_tested_must_not_be_released(self):
         run = bc(norm="batch", noise_multiplier=5.0, test_statistics="public")
         assumes = methods.build(run, N, models.build("lenet5", norm="batch")).privacy()["proven"]["assumes"]
         assert "running averages are not released" in assumes
+        without = methods.build(bc(noise_multiplier=5.0), N, models.build("lenet5")).privacy()["proven"]["assumes"]
+        assert "running averages" not in without
 
     def test_running_averages_are_not_covered(self):
         run = bc(norm="batch", noise_multiplier=5.0, test_statistics="running")
@@ -530,6 +535,11 @@ class TestConvergence:
         drift, rest = torch.linspace(0.0, 100.0, 200), torch.full((200,), 100.0)
         assert self.observed(torch.cat([drift, rest]), epochs=2) == (pytest.approx(100.0), False)
 
+    def test_of_two_rounds_a_walk_varies_by_a_quarter_of_its_noise(self):
+        """(W² − 1)/(6W), of which W/6 is the limit."""
+        assert self.observed(torch.tensor([0.0, 1.05]))[1]
+        assert not self.observed(torch.tensor([0.0, 0.95]))[1]
+
     def test_one_round_tells_nothing(self):
         assert self.observed(torch.ones(1)) == (1.0, True)
 
@@ -567,3 +577,47 @@ def test_the_clip_norms_of_layers_fall_with_that_of_the_run(adaptive):
     first, second = (method.groups(model, step) for step in (0, method.sampler.steps_per_epoch))
     for name, _ in model.named_parameters():
         assert second.reach(name) == pytest.approx(first.reach(name) / 2)
+
+
+def test_a_module_is_the_innermost_that_holds_a_tensor():
+    """As in ResNet-18, whose blocks hold convolutions and norms."""
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), nn.Linear(4, 10))
+    assert methods.build(alc(layers="modules"), N, model).budget.discount ** 2 == pytest.approx(3)
+    names = dict.fromkeys(name for name, _ in model.named_parameters())
+    assert adaptive_layerwise._layers(names, "modules") == [
+        (f"{module}.weight", f"{module}.bias") for module in ("0.0", "0.1", "1")
+    ]
+
+
+def test_norms_are_similar_by_their_ratios():
+    norms = dict(zip("abcdefgh", (1e-3, 2e-3, 0.1, 0.2, 10.0, 20.0, 1e3, 2e3), strict=True))
+    groups = adaptive_layerwise._layers({name: torch.full((3,), e) for name, e in norms.items()}, "four_groups")
+    assert groups == [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")]
+
+
+def test_a_norm_whose_square_is_infinite_leaves_the_clip_norms_as_they_were(monkeypatch):
+    model = models.build("lenet_300_100")
+    method = prepared(alc(), model)
+    before = dict(method.expected)
+    monkeypatch.setattr(
+        method._norms, "measure", lambda model, public: {n: torch.full((3,), 1e30) for n, _ in model.named_parameters()}
+    )
+    method.prepare(model, examples(M))
+    assert method.expected == before
+
+
+def test_where_no_example_is_finite_the_record_has_no_norm():
+    measured = GradientNorms(4)
+    measured.measure(models.build("lenet_300_100"), (torch.full((4, 1, 28, 28), math.inf), torch.arange(4)))
+    assert list(measured.means.values()) == [[None]] * 6
+
+
+def test_norms_are_measured_at_the_weights_that_an_epoch_begins_with(monkeypatch):
+    """Those that have converged are fixed before."""
+    model, order = models.build("lenet_300_100"), []
+    method = prepared(alc(fix_converged="epoch"), model)
+    norms = {name: torch.ones(3) for name, _ in model.named_parameters()}
+    monkeypatch.setattr(method._converged, "fix", lambda model: order.append("fixed"))
+    monkeypatch.setattr(method._norms, "measure", lambda model, public: order.append("measured") or norms)
+    method.prepare(model, examples(M))
+    assert order == ["fixed", "measured"]

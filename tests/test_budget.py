@@ -63,6 +63,18 @@ def test_the_private_pca_has_no_discount():
     assert discounted.epsilon("pld") <= 2.0
 
 
+def test_the_private_pca_is_counted_by_every_accountant_of_batches_of_a_fixed_size():
+    """Of which RDP and the central limit theorem count Poisson sampling under add_or_remove_one alone."""
+    how = {"sampler": "without_replacement", "neighbouring_relation": "replace_one", "noise_multiplier": 2.0}
+    run = replace(RUN, model="pca_1000", pca_noise_multiplier=8.0, epsilon=None, accountant="rdp", **how)
+    found, plain = (
+        budget(r, replace(SAMPLER, name="without_replacement"))
+        for r in (run, replace(run, model="lenet5", pca_noise_multiplier=None))
+    )
+    for accountant in accounting.accountants(sampler=run.sampler, neighbouring_relation=run.neighbouring_relation):
+        assert found.epsilon(accountant) > plain.epsilon(accountant)
+
+
 def test_steps_that_the_budget_allows_count_the_discounted_noise():
     run = replace(RUN, noise_multiplier=2.0, epochs=100)
     for discount in (1.0, 2.0):

@@ -25,7 +25,7 @@ BETTER = {  # claim → rows that it says are better, and one that is worse
         "BC without BN, batches of 64",
         "IC without BN",
     ),
-    "MNIST at equal ε: both together": ("BC, ALC, batches of 64", "IC without BN, ALC", "IC without BN"),
+    "MNIST at equal ε: both together": ("BC, ALC, batches of 64", "IC without BN"),
     "MNIST at equal ε: layerwise against full-gradient clipping": ("BC, ALC, batches of 64", "BC, batches of 64"),
     "MNIST at equal ε: enhanced against Zhang's clip norms": ("BC, ALC", "BC, Zhang's ALC"),
     "MNIST at equal ε: batch norm under batch clipping": ("BC", "BC, batches of 64", "BC without BN"),
@@ -333,6 +333,7 @@ def test_no_penalty_at_all_is_allowed_though_layers_have_one(factor, moved, stat
 
 
 STEPS = tables.load("bc_step_sizes")
+OWN_STEPS, LAYERS_OWN_STEPS = claims.of(STEPS.name)
 
 
 @pytest.mark.parametrize(
@@ -355,8 +356,7 @@ def test_each_kind_of_clipping_has_the_best_of_its_step_sizes(individual, seeds,
         best = individual if column == 0.4 else 10.0
         return best and [best + (0.8 * (2 * seed - 1) if individual == 44.0 else 0.0)]
 
-    (claim,) = claims.of(STEPS.name)
-    verdict = claim.judge("paper", fill(STEPS, curve, tier="paper", seeds=seeds))
+    verdict = OWN_STEPS.judge("paper", fill(STEPS, curve, tier="paper", seeds=seeds))
     assert verdict.status == status
     assert "convnet without BN, BC 50.00" in verdict.evidence
     assert ("with 0.4, after" in verdict.evidence) == (individual is not None)
@@ -373,7 +373,31 @@ def test_nothing_is_told_where_the_one_behind_is_best_at_the_longest_step(ahead,
             return [ahead if longest == (ahead == 30.0) else 20.0]
         return [45.0 if longest == (ahead == 60.0) else 10.0]
 
-    (claim,) = claims.of(STEPS.name)
-    verdict = claim.judge("paper", fill(STEPS, curve, tier="paper", seeds=2))
+    verdict = OWN_STEPS.judge("paper", fill(STEPS, curve, tier="paper", seeds=2))
     assert verdict.status == "open"
     assert verdict.evidence.count("(the lower one's step size is the longest)") == 2
+
+
+@pytest.mark.parametrize(
+    ("whole", "at", "status"),
+    [
+        (45.0, 6.4, "holds"),
+        (55.0, 6.4, "fails"),
+        (50.2, 6.4, "open"),
+        (45.0, max(STEPS.columns), "open"),
+        (None, 6.4, "open"),
+    ],
+)
+def test_layers_and_one_full_clip_have_the_best_of_their_step_sizes(whole, at, status, fill):
+    """Layers are at 50 with bc's step size, else lower."""
+
+    def curve(row, column, seed):
+        if "FGC" in row:
+            return whole and [whole + 0.2 * seed - 30.0 * (column != at)]
+        return [50.0 + 0.2 * seed - 30.0 * (column != 0.025)]
+
+    verdict = LAYERS_OWN_STEPS.judge("paper", fill(STEPS, curve, tier="paper", seeds=2))
+    assert verdict.status == status
+    assert len(verdict.parts) == 1
+    assert whole is None or f"resnet-18, FGC, same ε {whole + 0.1:.2f} ± 0.10 (2) with {at:g}, " in verdict.evidence
+    assert ("not told apart" in verdict.evidence) == (whole == 50.2)

@@ -54,7 +54,7 @@ def test_the_price_of_layers_is_that_of_bc_s_function():
         phi = lambda t: math.erfc(-t / math.sqrt(2)) / 2  # noqa: E731
         return math.sqrt(math.exp(sigma**-2) * phi(1.5 / sigma) + 3 * phi(-0.5 / sigma) - 2)
 
-    verdict = BY_NAME["Layerwise clipping costs a factor of √L in µ"].judge("cpu", None)
+    verdict = BY_NAME["At bc's own σ, too, layerwise clipping costs a factor of √L in µ"].judge("cpu", None)
     assert verdict.status == "fails"
     for sigma, part in zip((2.5, 1.5, 25.0), verdict.parts, strict=True):
         assert f"{h(sigma / math.sqrt(8)) / h(sigma):.2f} times that of one" in part

@@ -335,9 +335,10 @@ class TestSIDPSGD:
         assert second.std() == pytest.approx(0.2 * 3.0 / 64, rel=0.01)
         assert abs(torch.corrcoef(torch.stack([first, second]))[0, 1]) < 0.01
 
-    def test_only_the_noise_of_the_last_step_is_on_the_weights(self):
+    @pytest.mark.parametrize("first_weights", ["exact", "noised"])
+    def test_only_the_noise_of_the_last_step_is_on_the_weights(self, first_weights):
         """Gradients of 0: µ stays where it began, and θ − µ is (η/L) N(0, z²C²) however many steps were made."""
-        run = private(method="si_dpsgd", noise_multiplier=3.0, clip_norm=0.5, lr=0.2)
+        run = private(method="si_dpsgd", noise_multiplier=3.0, clip_norm=0.5, lr=0.2, first_weights=first_weights)
         method, model = build(run), models.build("lenet_300_100")
         start = [p.detach().clone() for p in model.parameters()]
         optimizer = torch.optim.SGD(model.parameters(), lr=run.lr)
@@ -617,3 +618,41 @@ def test_a_move_is_long_beside_32_last_digits_of_all_weights(times, proven):
     lr = times * 32 * 2.0**-23 * length * 64
     run = private(method="si_dpsgd", lr=lr, clip_norm=1.0, noise_multiplier=10.0)
     assert (build(run, model).privacy()["proven"]["epsilon"] is not None) is proven
+
+
+def test_a_gradient_is_followed_however_it_lies_in_memory():
+    """Fused steps on a CPU go through gradient and parameter in the order of memory, each in its own."""
+    model = nn.Conv2d(3, 4, 3, bias=False)
+    gradient = torch.randn(4, 3, 3, 3).contiguous(memory_format=torch.channels_last)
+    expected = model.weight.detach() - gradient
+    model.weight.grad = gradient.clone()
+    build(make_run(), model).update(model, torch.optim.SGD(model.parameters(), lr=1.0, fused=True))
+    torch.testing.assert_close(model.weight.detach(), expected)
+
+
+def test_the_step_size_falls_over_as_many_epochs_as_the_run_says():
+    run = private(epochs=4, lr_schedule="linear_then_constant", lr_decay=0.5, lr_decay_epochs=2)
+    method = build(run)
+    per_epoch = method.sampler.steps_per_epoch
+    assert [method.lr_factor(epoch * per_epoch) for epoch in range(4)] == pytest.approx([1.0, 0.75, 0.5, 0.5])
+
+
+def test_where_all_share_statistics_they_are_in_one_microbatch():
+    public = {"norm": "public_batch", "statistics": "mixed", "public_dataset": "kmnist", "public_examples": 5}
+    for gradient in ("off", "on"):
+        method = build(private(**public, statistics_gradient=gradient))
+        assert method._microbatch(torch.zeros(600, 1, 28, 28), 0) >= 600
+
+
+def test_of_a_budget_the_linear_loss_has_the_noise_that_was_found():
+    """Where the run gives ε, and no noise multiplier."""
+    method = build(private(method="si_dpsgd", noise_multiplier=None, epsilon=2.0))
+    how = {"sampling_prob": 64 / N, "steps": method.steps}
+    least = accounting.si_dpsgd_epsilon(noise_multiplier=method.budget.noise_multiplier, **how)
+    assert method.privacy()["proven"]["why"].endswith(f"θ_T alone has ε = {least:.3g}")
+
+
+def test_noisy_updates_of_every_seed_are_of_their_own():
+    model, (x, y) = models.build("lenet_300_100"), data(4)
+    runs = [make_run(method="noisy_sgd", gradient_noise_std=0.3, seed=seed) for seed in (0, 1)]
+    assert not any(map(torch.equal, *(one_step(run, model, x, y) for run in runs)))

@@ -193,3 +193,16 @@ def test_so_does_the_noise_of_statistics():
 def test_noise_of_statistics_and_of_gradients_is_not_the_same():
     method, _ = prepared(RUNS["DPSGD, statistics share the budget"])
     assert method._noise.initial_seed() != method._statistics._generator.initial_seed()
+
+
+@pytest.mark.parametrize("name", ["DPSGD", "DPSGD, statistics share the budget", "SI-DPSGD", "correlated", "BC"])
+def test_every_seed_has_noise_of_its_own(name):
+    """Else what two of them release would differ by their gradients alone."""
+    drawn = []
+    for seed in (0, 1):
+        run = replace(RUNS[name], seed=seed)
+        method, model = prepared(run)  # which begins alike
+        method.backward(model, *NOTHING, 0)
+        method.update(model, torch.optim.SGD(model.parameters(), lr=run.lr))
+        drawn.append([*model.parameters(), *(layer.mean for layer in model if isinstance(layer, NoisedBatchNorm))])
+    assert not any(torch.equal(*of_both) for of_both in zip(*drawn, strict=True))

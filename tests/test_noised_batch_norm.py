@@ -53,17 +53,18 @@ def test_it_normalises_with_the_averages_of_earlier_steps():
     torch.testing.assert_close(layer(x[:1]), expected[:1])  # alone or not, an example's output is the same
 
 
-def test_one_example_moves_each_sum_by_at_most_its_sensitivity():
-    """And nearly so far: an activation beyond C' counts as C'."""
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_example_moves_each_sum_by_at_most_its_sensitivity(sign):
+    """And nearly so far: an activation beyond C' counts as C', and one beyond −C' as −C'."""
     sums = []
-    for value in (torch.full((1, 3, 2), 1e6), torch.zeros(0, 3, 2)):
+    for value in (torch.full((1, 3, 2), sign * 1e6), torch.zeros(0, 3, 2)):
         layer = NoisedBatchNorm(3)
         layer.watch(C)
         layer(torch.cat([torch.ones(4, 3, 2), value]))
         sums.append(layer.sums)
     of_mean, of_variance = sensitivities(C, L)
     moved = (sums[0] - sums[1]) / L
-    torch.testing.assert_close(moved[0], torch.full((3,), of_mean))
+    torch.testing.assert_close(moved[0], torch.full((3,), sign * of_mean))
     assert (moved[1] <= of_variance).all()
     torch.testing.assert_close(moved[1], torch.full((3,), C**2 / L))
 
@@ -73,6 +74,13 @@ def test_an_example_that_is_not_finite_counts_as_zero():
     layer.watch(C)
     layer(torch.tensor([[1.0, 1.0], [math.nan, 1.0], [math.inf, -1.0]]))
     assert layer.sums.tolist() == [[1.0, 1.0], [1.0, 3.0]]
+
+
+def test_a_channel_that_is_not_finite_at_one_position_counts_as_zero():
+    layer = NoisedBatchNorm(2)
+    layer.watch(C)
+    layer(torch.tensor([[[1.0, math.nan], [1.0, 1.0]], [[1.0, math.inf], [-1.0, -1.0]]]))
+    assert layer.sums.tolist() == [[0.0, 0.0], [0.0, 2.0]]
 
 
 def test_the_printed_sensitivities():

@@ -49,7 +49,7 @@ class NoisedBatchNorm(nn.Module):
         return (x - self.mean.view(shape)) * scale.view(shape)
 
     def _moments(self, x: Tensor) -> Tensor:
-        """m_i and s_i, (2, B, C); 0 for an example that is not finite."""
+        """m_i and s_i, (2, B, C); 0 in a channel where an example is not finite."""
         x = x.flatten(2) if x.dim() > 2 else x.unsqueeze(2)
         clipped = x.clamp(-self.clip_norm, self.clip_norm)
         moments = torch.stack([clipped.mean(2), clipped.square().mean(2)])
