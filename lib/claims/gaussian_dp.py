@@ -157,8 +157,8 @@ CLAIMS = (
         judge=_of_more_data,
     ),
     Claim(
-        name="Layerwise clipping costs a factor of √L in µ",
-        asks="whether it does at bc's own σ of 1.5 and 2.5, what bc derives “for large σ”: that “µ in a Gµ-DP "
+        name="At bc's own σ, too, layerwise clipping costs a factor of √L in µ",
+        asks="whether it does at σ of 1.5 and 2.5, what bc derives “for large σ”: that “µ in a Gµ-DP "
         "guarantee for ALC scales with √L”",
         source="after bc B.2",
         table="bc_noise",

@@ -5,8 +5,9 @@ of m clipped gradients by much less, as they point apart: at one η, individual 
 also 4 to 4096 times bc's, on the runs of :mod:`lib.tables.bc_ic_vs_bc`; all of them are shown, and none is chosen.
 256 and more came one after the other, as individual clipping was seen to gain still at 64, at 256 and at 1024.
 
-One clip of the whole gradient, too, takes shorter steps than a clip for every layer, as the longest layer alone is cut
-to C there: it is run with the smaller noise that it needs for the same ε (:mod:`lib.tables.bc_alc_vs_fgc`).
+One clip of the whole gradient takes shorter steps than a clip for every layer, too: it cuts all layers together to C,
+where else the longest has C by itself.  It has the smaller noise that is enough for the same ε
+(:mod:`lib.tables.bc_alc_vs_fgc`).
 """
 
 from dataclasses import replace
