@@ -1,18 +1,18 @@
 """The claims ledger at the top of README.md, and results/REPORT.md: both are put together from the stored results.
 
-Nothing in either is typed by hand, and neither holds a date or a machine: the same results give the same text.
+Nothing in either is typed by hand, and neither says when or where that was done: the same results give the same text.
 """
 
 import math
 import re
 from collections import Counter
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from lib import claims, registry, report, tables
 from lib.claims import Claim, Verdict
 from lib.record import Record
+from lib.report import privacy_words
 from lib.report.provenance import machine
 from lib.store import BENCHMARKS, RESULTS, Store, measured, write_text
 from lib.tables import Table
@@ -92,7 +92,10 @@ def _privacy(claim: Claim, text: str, tier: str, store: Store) -> str:
             text = text.replace(row, "")
     answers: dict[str, list[str]] = {}
     for row in [row for row in rows if row in named]:
-        answer = report.privacy(replace(rows[row], rows=(row,)), tier, store).split(" (")[0]
+        table = rows[row]
+        cells = [cell for cell in table.cells if cell[0] == row]
+        found = [[record] for cell in cells for record in report.records(table, *cell, tier, store)]
+        answer = privacy_words.of_cells(found).split(" (")[0]
         answers.setdefault(answer, []).append(row)
     if len(answers) < 2:
         return "".join(answers) or "–"

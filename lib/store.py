@@ -2,7 +2,8 @@
 
 ``results/<table>/<words>-<id>.json`` holds the record of one finished run.  A run is looked up by its id wherever
 it lies under the root, so a run that two tables share is trained once.  A record is written to a temporary name
-and renamed: it is there whole or not at all, and nothing here overwrites a stored record.
+and renamed: it is there whole or not at all.  What was measured is never overwritten, but on a file system without
+links by who stores the same run at the same moment.
 """
 
 import glob

@@ -1,5 +1,6 @@
 """Checkpoints: a run that is interrupted anywhere ends as if it had not been; what does not fit is refused."""
 
+import importlib.util
 import json
 import os
 import stat
@@ -91,6 +92,16 @@ def test_checkpoints_are_written_at_intervals_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY", 0.0)
     train(make_run(), checkpoint=tmp_path / "checkpoint")
     assert saved == [*range(1, 44)]
+
+
+def test_the_time_to_the_next_checkpoint_runs_from_the_last(tmp_path, monkeypatch):
+    now, written = [0.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sealed, "write", lambda *_, **__: written.append(now[0]))
+    file = checkpoint.Checkpoint(tmp_path / "checkpoint", make_run(), torch.device("cpu"))
+    for now[0] in (59.0, 60.0, 61.0, 119.0, 120.0):
+        file.save_if_due({})
+    assert written == [60.0, 120.0]
 
 
 @pytest.fixture
@@ -232,7 +243,24 @@ def test_runs_that_began_on_different_devices_go_on_apart(tmp_path):
     assert [r["metrics"] for r in records] == [train(run)["metrics"] for run in runs]
 
 
-def test_another_line_of_code_is_another_code(tmp_path, monkeypatch):
+def test_runs_that_began_in_different_precisions_go_on_apart(tmp_path):
+    runs, files = [make_run(seed=seed, epochs=1) for seed in range(2)], [tmp_path / "0", tmp_path / "1"]
+    for run, file, precision in zip(runs, files, ("float32", "bfloat16"), strict=True):
+        with pytest.raises(OutOfTime):
+            train(run, device="cpu", precision=precision, deadline=0.0, checkpoint=file)
+    flags = [record["env"]["flags"] for record in train_together(runs, device="cpu", checkpoints=files)]
+    assert [(flag["precision"], flag["together"]) for flag in flags] == [("float32", 1), ("bfloat16", 1)]
+
+
+def test_what_a_killed_writer_left_of_a_checkpoint_goes_with_it(tmp_path):
+    path = tmp_path / "a.checkpoint"
+    for left in (path, path.with_name(f".{path.name}-abc_12.part")):
+        left.write_bytes(b"left")
+    checkpoint.remove(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_line_of_code_is_another_code_and_so_is_another_name_of_a_file(tmp_path, monkeypatch):
     files = [tmp_path / name if name.endswith(".py") else tmp_path / name / "a.py" for name in checkpoint.CODE]
     for file in files:
         file.parent.mkdir(exist_ok=True)
@@ -242,4 +270,14 @@ def test_another_line_of_code_is_another_code(tmp_path, monkeypatch):
     for file in files:
         file.write_text("two")
         codes.append(checkpoint._code.__wrapped__())
-    assert len(set(codes)) == 1 + len(files)
+    files[0].rename(files[0].with_name("b.py"))
+    codes.append(checkpoint._code.__wrapped__())
+    assert len(set(codes)) == 1 + len(files) + 1
+
+
+def test_the_code_is_looked_at_while_it_is_imported():
+    """An edit beside a run that is in progress did not make its state."""
+    spec = importlib.util.spec_from_file_location("lib.train.checkpoint_again", checkpoint.__file__)
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    assert again._code.cache_info().currsize == 1

@@ -147,6 +147,30 @@ def test_one_that_is_gone_before_its_owner_has_looked_again_is_nobodys(tmp_path,
     assert take(tmp_path) is None
 
 
+def test_who_steps_back_takes_away_nothing_of_another_s(tmp_path, monkeypatch):
+    """Its own was tidied away before it looked again, and numbers had begun again at 0."""
+    dump = json.dump
+
+    def followed(owner, file):
+        monkeypatch.setattr(json, "dump", dump)
+        dump(owner, file)
+        os.unlink(file.name)
+        rewrite(take(tmp_path), pid=os.getppid())
+
+    monkeypatch.setattr(json, "dump", followed)
+    assert take(tmp_path) is None
+    assert [lease.pid for lease in leases(tmp_path)] == [os.getppid()]
+
+
+def test_its_own_is_given_back_last(tmp_path, monkeypatch):
+    """Until then nobody takes one of a number before."""
+    rewrite(take(tmp_path), pid=dead_process())
+    second, gone, unlink = take(tmp_path), [], Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda path, **how: (gone.append(path.name), unlink(path, **how)))
+    second.release()
+    assert gone == [f"{RUN}.0.lease", f"{RUN}.1.lease"]
+
+
 def test_a_lease_is_followed_however_many_owners_died(tmp_path):
     for generation in range(4):
         lease = take(tmp_path)
@@ -178,6 +202,15 @@ def test_a_silent_owners_lease_is_followed_and_one_that_beats_is_not(tmp_path):
     assert [lease.path for lease in leases(tmp_path)] == [second.path]
     second.release()
     second.beat()
+
+
+def test_an_owner_touches_it_once_a_second_however_fast_it_steps(tmp_path, monkeypatch):
+    lease, now, touched = take(tmp_path), [0.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(os, "utime", lambda path: touched.append((path, now[0])))
+    for now[0] in (100.0, 100.4, 100.8, 101.2, 101.6):
+        lease.beat()
+    assert touched == [(lease.path, 100.0), (lease.path, 101.2)]
 
 
 def test_an_owner_whose_last_touch_lies_in_the_future_is_silent_in_the_end(tmp_path, monkeypatch):
@@ -222,6 +255,12 @@ def test_nothing_is_known_of_processes_elsewhere(tmp_path):
     assert take(tmp_path) is None
     aged(first, 100)
     assert take(tmp_path) is not None
+
+
+def test_a_process_of_somebody_else_s_is_not_dead(tmp_path, monkeypatch):
+    assert take(tmp_path)
+    monkeypatch.setattr(os, "kill", lambda *_: (_ for _ in ()).throw(PermissionError(errno.EPERM, "not permitted")))
+    assert take(tmp_path) is None
 
 
 def test_an_owner_that_has_not_yet_said_who_it_is_has_its_time(tmp_path):

@@ -1,5 +1,7 @@
 """Pretraining on public data: done once, kept, refused if it is not what it should be."""
 
+import os
+import time
 from dataclasses import replace
 
 import pytest
@@ -133,13 +135,38 @@ def test_what_is_not_whole_or_not_its_own_is_refused_by_name(suffix, damage, mes
     train(RUN)  # made again
 
 
-def test_features_of_other_weights_are_refused(folder):
+def test_the_accuracy_that_is_kept_is_the_last(folder):
+    training = Training(RUN.pretraining, CPU)
+    training.attach()
+    training.accuracies = [90.0, 80.0]
+    pretrained._keep(RUN.pretraining, training)
+    assert sealed.read(next(folder.glob("*.weights")), {})[1]["accuracy"] == 80.0
+
+
+def test_features_that_change_are_read_again(folder):
     train(RUN)
+    path = next(folder.glob("*.features"))
+    path.write_bytes(path.read_bytes()[:-10])
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(PretrainedError, match="got a damaged one"):
+        pretrained.features_of(RUN, data.load("digits_rgb"))
+
+
+def test_features_of_other_data_are_refused(folder):
+    train(RUN)
+    with pytest.raises(PretrainedError, match=r"\.features: expected a file with data 0000"):
+        pretrained.features_of(RUN, replace(data.load("digits_rgb"), sha256="0" * 64))
+
+
+def test_features_of_other_weights_are_refused_and_once_made_again_are_other_data(folder):
+    before = train(RUN)["env"]["data_sha256"]
     weights = next(folder.glob("*.weights"))
     _, _, payload = weights.read_bytes().partition(b"\n")
     sealed.write(weights, {"run": RUN.pretraining.id, "accuracy": 50.0}, payload + b" ")
     with pytest.raises(PretrainedError, match=r"\.features: expected a file with weights"):
         train(RUN)
+    next(folder.glob("*.features")).unlink()
+    assert train(RUN)["env"]["data_sha256"] != before
 
 
 def test_while_another_process_makes_it_nobody_else_does(folder):
@@ -148,6 +175,24 @@ def test_while_another_process_makes_it_nobody_else_does(folder):
         train(RUN)
     lease.release()
     train(RUN)
+
+
+def test_who_makes_it_is_heard_of_by_others_and_by_its_sweep(folder, monkeypatch):
+    """Or, silent for long, it would be followed, or killed."""
+    monkeypatch.setattr("lib.lease.TOUCH", -1.0)
+    ages, heard = [], []
+
+    def finish(pretraining, path, beat):
+        (file,) = folder.glob("*.lease")
+        os.utime(file, (0, 0))
+        beat()
+        ages.append(time.time() - file.stat().st_mtime)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrained.ensure(RUN, CPU, finish, lambda: heard.append(1))
+    assert ages[0] < 60
+    assert heard == [1]
 
 
 def test_a_pretraining_that_runs_out_of_time_goes_on_where_it_was(folder):

@@ -4,16 +4,22 @@ import json
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from conftest import make_record, make_run
 
 from lib import figures, ledger, report, tables, tuning
 from lib.claims import every, of
+from lib.record import Record
+from lib.report import privacy_words
 from lib.report.cells import _epsilons
+from lib.report.from_printed import _told
 from lib.store import RESULTS, Store
+from lib.tables import Printed
 
 TABLE = tables.load("mnist_noise")
+ROW = replace(TABLE, rows=TABLE.rows[:1])
 
 
 def by_seed(row, column, seed):
@@ -58,6 +64,33 @@ def test_missing_cells_are_dashes_and_one_seed_has_no_spread(fill):
     assert next(line for line in lines if line.startswith("BN-LeNet-5")).count("–") == 6
     left = f"{len(TABLE.cells) - len(TABLE.columns)} of {len(TABLE.cells)}"
     assert any(line.startswith(f"not trained yet: {left} cells; ") for line in lines)
+
+
+def test_the_command_is_for_more_seeds_where_as_many_cells_have_more(fill):
+    few = ROW.cells[: len(ROW.cells) // 2]
+    store = fill(ROW, lambda row, column, seed: None if seed and (row, column) in few else [90.0], seeds=2)
+    assert report.command(ROW, "cpu", store).endswith("--seeds 2")
+
+
+def test_the_rarer_precision_is_told_whichever_comes_first(fill):
+    first = ROW.cells[0]
+    store = fill(ROW, lambda row, column, seed: None if (row, column) == first else [90.0])
+    record = make_record(tuning.cell_run(ROW, *first, 0, "cpu", store), 90.0)
+    record["env"]["flags"]["precision"] = "bfloat16"
+    store.write(ROW.name, record)
+    (told,) = report._other_precision(ROW, "cpu", store)
+    assert told == f"trained in bfloat16, unlike the others: {first[0]} at {report.heads(ROW)[0]}"
+
+
+def test_two_runs_have_a_spread():
+    assert (report.ours(90.0, 0.5, 2), report.ours(90.0, None, 1)) == ("90.00 ± 0.50 (2)", "90.00 (1)")
+
+
+def test_of_other_step_sizes_the_best_comes_first(fill):
+    store = fill(ROW, by_seed)
+    for lr, accuracy in ((0.01, 70.0), (0.03, 80.0), (0.1, 75.0)):
+        store.write(ROW.name, make_record(ROW.cell(*ROW.cells[0], seed=0, tier="cpu", lr=lr), accuracy))
+    assert [other["mean"] for other in report.summary(ROW, "cpu", store)["other_steps"][0]] == [80.0, 75.0, 70.0]
 
 
 def test_seeds_after_a_gap_are_not_counted(fill):
@@ -155,6 +188,50 @@ def test_the_ledger_tells_the_privacy_of_the_row_that_a_claim_is_of_and_not_of_w
     assert line.endswith(" | 0.05 to 7 by pld / 0.05 to 7 / none |")
 
 
+def test_a_mark_of_any_run_is_told_in_the_ledger(fill):
+    table = tables.load("mnist_dp_choices")
+    store = fill(table, lambda row, column, seed: [90.0], seeds=1)
+    (row, column), *_ = table.cells
+    second = make_record(tuning.cell_run(table, row, column, 1, "cpu", store), 90.0)
+    second["env"]["flags"]["draws"] = 1
+    store.write(table.name, second)
+    assert "†" in ledger._privacy(SimpleNamespace(table=table.name, also=None), row, "cpu", store)
+
+
+@pytest.mark.parametrize(
+    ("paper", "cpu", "filled", "told"),
+    [
+        ("holds", "fails", ("paper", "cpu"), ("holds", "paper")),
+        ("open", "fails", ("paper", "cpu"), ("fails", "cpu")),
+        ("holds", "fails", ("cpu",), ("fails", "cpu")),
+        ("open", "open", ("paper", "cpu"), ("open", "cpu")),
+    ],
+)
+def test_a_verdict_is_of_the_best_tier_that_decides(tmp_path, monkeypatch, paper, cpu, filled, told):
+    class Claim:
+        table = TABLE.name
+
+        def judge(self, tier, store):
+            return SimpleNamespace(status={"paper": paper, "cpu": cpu}[tier])
+
+    monkeypatch.setattr(report, "results", lambda table, tier, store: SimpleNamespace(empty=tier not in filled))
+    judged, tier = ledger.verdict(Claim(), Store(tmp_path))
+    assert (judged.status, tier) == told
+
+
+def test_a_verdict_is_found_anew_once_the_store_has_more(tmp_path):
+    class Claim:
+        table = TABLE.name
+
+        def judge(self, tier, store):
+            return SimpleNamespace(status="open", records=len(store))
+
+    claim, store = Claim(), Store(tmp_path, read_only=False)
+    assert ledger.verdict(claim, store)[0].records == 0
+    store.write(TABLE.name, make_record(make_run(), 1.0))
+    assert ledger.verdict(claim, store)[0].records == 1
+
+
 def test_the_ledger_has_every_claim_with_its_verdict(fill):
     store = fill(TABLE, by_seed, seeds=2)
     text = ledger.ledger(store)
@@ -178,14 +255,64 @@ def test_an_anchor_is_what_github_makes_of_a_heading():
     assert ledger.anchor("agnews_noise: v2 Table 4 = v1 Table 3") == "agnews_noise-v2-table-4--v1-table-3"
 
 
+def private(*seeds: int) -> list[Record]:
+    run = make_run(method="dpsgd", clip_norm=1.0, epsilon=1.0, sampler="poisson", optimizer="sgd")
+    return [make_record(replace(run, seed=seed), 90.0) for seed in seeds]
+
+
 def test_a_cell_is_proven_only_if_all_of_its_runs_are():
-    private = make_run(method="dpsgd", clip_norm=1.0, epsilon=1.0, sampler="poisson", optimizer="sgd")
-    of_cell = [make_record(private, 90.0), make_record(replace(private, seed=1), 90.0)]
+    of_cell = private(0, 1)
     for record, epsilon in zip(of_cell, (1.0, 2.0), strict=True):
         record["privacy"]["claimed"], record["privacy"]["proven"]["epsilon"] = {"pld": 1.0}, epsilon
     assert _epsilons(of_cell)["proven"] == 2.0
     of_cell[0]["privacy"]["proven"]["epsilon"] = None
     assert _epsilons(of_cell)["proven"] is None
+
+
+def test_of_a_cell_the_largest_audit_is_told_and_a_mark_of_any_run():
+    of_cell = private(0, 1)
+    for record, epsilon in zip(of_cell, (0.3, 0.6), strict=True):
+        record["privacy"]["audited"] = {"epsilon": epsilon}
+    of_cell[1]["env"]["flags"]["draws"] = 1
+    told = _epsilons(of_cell)
+    assert (told["audited"], told["mark"]) == (0.6, "†")
+    assert privacy_words.of_cells([[record] for record in of_cell]).startswith("1 by pld / 1† / 0.3 to 0.6 (")
+
+
+def test_an_audit_is_rounded_down_and_a_proof_up():
+    cells = [[record] for record in private(0, 1)]
+    for (record,), epsilon in zip(cells, (0.50049, 0.60049), strict=True):
+        record["privacy"]["audited"] = {"epsilon": epsilon}
+        record["privacy"]["proven"]["epsilon"] = epsilon
+    assert privacy_words.of_cell(cells[0]).startswith("1 by pld / 0.501 / 0.5 (")
+    assert privacy_words.of_cells(cells).startswith("1 by pld / 0.501 to 0.601 / 0.5 to 0.6 (")
+
+
+def test_where_nothing_is_claimed_nothing_is_there_to_prove():
+    free = make_record(make_run(), 90.0)
+    assert privacy_words.of_cells([private(0), [free]]).startswith("1 by pld / 1 / none (")
+
+
+NOISE = "† proven for Gaussian noise: that of 2 of 3 runs was one float32 draw, which is not quite"
+NORMS, DELTA = "a norm may have come out too small", "what that adds to δ their records say"
+
+
+@pytest.mark.parametrize(
+    ("one_draw", "short", "told"),
+    [
+        (0, 0, ""),
+        (2, 0, f"{NOISE}; {DELTA}"),
+        (2, 1, f"{NOISE}; of 1 {NORMS}; {DELTA}"),
+        (0, 1, "proven for exact norms: of 1 of 3 runs one may have come out too small; by how much their records say"),
+    ],
+)
+def test_runs_that_did_not_keep_to_what_is_assumed_are_counted_among_those_with_a_proof(one_draw, short, told):
+    proven, free = private(0, 1, 2), make_record(make_run(), 90.0)
+    for record in [free, *proven[:one_draw]]:
+        record["env"]["flags"]["draws"] = 1
+    for record in proven[:short]:
+        record["privacy"]["proven"]["assumes"] = f"something, but for {privacy_words.SHORT}"
+    assert privacy_words.of_assumptions([*proven, free]) == told
 
 
 def test_differences_by_hand(fill):
@@ -199,6 +326,21 @@ def test_differences_by_hand(fill):
         else:
             spread = math.hypot(3**-0.5, cell.stderr or 0.0)
             assert found.loc["LeNet-5", i] == f"{99 - cell.mean:+.2f} ({abs(99 - cell.mean) / spread:.1f})"
+
+
+@pytest.mark.parametrize(
+    ("mean", "stderr", "printed", "told"),
+    [
+        (99.0, 0.3, Printed(98.0, 0.4), "+1.00 (2.0)"),  # independent errors add as squares
+        (28.0, math.nan, Printed(30.0, up_to=40.0), "-2.00 (–)"),  # as far as the nearer end of a range
+        (35.0, math.nan, Printed(30.0, up_to=40.0), "+0.00 (–)"),
+        (43.0, math.nan, Printed(30.0, up_to=40.0), "+3.00 (–)"),
+        (99.94, 1.0, Printed(0.0), "+99.94 (99.9)"),
+        (99.96, 1.0, Printed(0.0), "+99.96 (> 99)"),
+    ],
+)
+def test_a_difference_is_told_in_points_and_in_standard_errors(mean, stderr, printed, told):
+    assert _told(mean, stderr, printed) == told
 
 
 def test_what_is_printed_as_about_so_much_is_told_in_whole_points(fill):
@@ -247,7 +389,9 @@ def test_a_record_from_outside_a_repository_has_a_provenance(fill, env):
     assert "commits unknown (" in report.provenance(TABLE, "cpu", fill(TABLE, by_seed))
 
 
-@pytest.mark.parametrize(("flags", "told"), [({"draws": 1}, ["that of 24 of 24 runs"]), ({"draws": 2}, [])])
+@pytest.mark.parametrize(
+    ("flags", "told"), [({"draws": 1}, ["that of 24 of 24 runs"]), ({}, ["that of 24 of 24 runs"]), ({"draws": 2}, [])]
+)
 def test_proofs_of_runs_whose_noise_was_one_draw_are_told(flags, told, fill, env):
     env["flags"] |= flags
     table = tables.load("mnist_dp_batches")
@@ -256,7 +400,7 @@ def test_proofs_of_runs_whose_noise_was_one_draw_are_told(flags, told, fill, env
     assert re.findall(r"^† proven for Gaussian noise: (that of \d+ of \d+ runs)", text, re.MULTILINE) == told
 
 
-def test_the_readme_must_have_the_marks(fill):
+def test_the_readme_must_have_the_marks_once_each(fill):
     store = fill(TABLE, by_seed)
     blocks = [f"{ledger.BEGIN.format(name)}\nold\n{ledger.END.format(name)}" for name in ("ledger", "speed", "cost")]
     readme = "before\n" + "\n".join(blocks) + "\nafter"
@@ -266,8 +410,9 @@ def test_the_readme_must_have_the_marks(fill):
     assert new.endswith("\nafter")
     assert "\nold\n" not in new
     assert ledger.with_blocks(new, found) == new
-    with pytest.raises(ValueError, match=r"README.md: expected the marks"):
-        ledger.with_blocks("no marks", found)
+    for wrong in ("no marks", readme * 2):
+        with pytest.raises(ValueError, match=r"README.md: expected the marks .* once each"):
+            ledger.with_blocks(wrong, found)
 
 
 def test_the_table_of_speed_is_that_of_the_stored_bench(tmp_path):
@@ -315,7 +460,13 @@ def test_a_line_for_every_run_is_all_numbers(fill):
 
 @pytest.mark.parametrize(
     ("epsilon", "least", "most"),
-    [(2.52950, "2.52", "2.53"), (0.05, "0.05", "0.05"), (464.4, "464", "465"), (1000.4, "> 1000", "> 1000")],
+    [
+        (2.52950, "2.52", "2.53"),
+        (0.05, "0.05", "0.05"),
+        (464.4, "464", "465"),
+        (1000.0, "1000", "1000"),
+        (1000.4, "> 1000", "> 1000"),
+    ],
 )
 def test_bounds_are_rounded_to_where_they_stay_bounds(epsilon, least, most):
     assert (report.at_least(epsilon), report.at_most(epsilon)) == (least, most)

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,10 @@ def test_a_run_is_found_whatever_table_stored_it(filled):
     assert results.get(make_run())["metrics"] == {"test_accuracy": 70.0}
 
 
-def test_a_file_that_another_process_stored_is_not_overwritten(filled, tmp_path):
+@pytest.mark.parametrize("links", [True, False], ids=["with links", "without"])
+def test_a_file_that_another_process_stored_is_not_overwritten(filled, tmp_path, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("not supported")))
     late = Store(tmp_path / "nothing", read_only=False)
     late.root = tmp_path  # a store whose index was made before the file appeared
     before = filled[1].read_bytes()
@@ -117,12 +121,12 @@ def test_what_a_live_writer_has_in_hand_is_left_to_it(folder, tmp_path, monkeypa
     assert path.read_text() == "second"
 
 
-def test_an_unfinished_file_is_a_writers_until_it_is_old(tmp_path):
+def test_an_unfinished_file_is_a_writers_for_ten_minutes(tmp_path):
     """Two commands that end together both write README."""
     old, new = (tmp_path / f".README.md-{name}.part" for name in ("abc_12", "def_34"))
-    for part in (old, new):
+    for part, minutes in ((old, 11), (new, 9)):
         part.write_text("")
-    os.utime(old, (0, 0))
+        os.utime(part, (time.time() - 60 * minutes,) * 2)
     store.write_text(tmp_path / "README.md", "x")
     assert (old.exists(), new.exists()) == (False, True)
 
@@ -188,11 +192,12 @@ def test_a_writer_is_not_told_that_another_stored_it_who_could_not(tmp_path, mon
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_was_measured_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [OSError("no space left on device"), KeyboardInterrupt("no time left")])
+def test_what_was_measured_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, error):
     path = store.write_measured(tmp_path / "audits" / "v1.json", {"attack": 1.0}, {})
     before = path.read_bytes()
-    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("no space left on device")))
-    with pytest.raises(OSError, match="no space"):
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(error))
+    with pytest.raises(type(error), match=r"no \w+ left"):
         store.write_measured(path, {"attack": 2.0}, {})
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
@@ -279,6 +284,17 @@ def test_smoke_results_never_lie_beside_the_real_ones():
     assert store.RESULTS not in (store.folder("smoke"), *store.folder("smoke").parents)
 
 
+def test_records_come_in_the_order_of_their_names(tmp_path, monkeypatch):
+    """Whatever order the file system lists them in: the same results give the same report."""
+    results = Store(tmp_path, read_only=False)
+    for seed in range(5):
+        results.write(f"table_{seed % 2}", make_record(make_run(seed=seed), 1.0))
+    listed = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: sorted(listed(folder), reverse=True))
+    files = sorted(tmp_path.glob("*/*.json"))
+    assert [record["id"] for _, record in Store(tmp_path).filed()] == [path.stem[-12:] for path in files]
+
+
 def test_every_committed_record_is_valid():
     results = Store(store.RESULTS)
     ids = [record["id"] for _, record in results.filed()]
@@ -322,9 +338,22 @@ def test_every_accuracy_is_in_percent(tmp_path):
         Store(tmp_path, read_only=False).write("a_table", record)
 
 
+def test_none_right_and_all_right_are_accuracies_too():
+    assert validate(make_record(make_run(), 0.0, 100.0, 0.0))
+
+
 def test_who_amends_a_record_reads_what_it_says_now(tmp_path):
     results, run = Store(tmp_path, read_only=False), make_run()
     results.write("a_table", make_record(run, 1.0))
     before = results.get(run)
     results.amend(before, before["privacy"] | {"audited": {"epsilon": 1.0}})
     assert results.get(run)["privacy"]["audited"] == {"epsilon": 1.0}
+
+
+def test_who_amends_a_record_changes_its_privacy_alone(filled, tmp_path):
+    """Whatever else is different in the record that the caller holds."""
+    results, _ = filled
+    held = results.get(make_run()) | {"env": {"seconds": 0.0, "device": "another", "flags": {}}}
+    results.amend(held, held["privacy"] | {"audited": {"epsilon": 1.0}})
+    found, before = Store(tmp_path).get(make_run()), make_record(make_run(), 50.0, 70.0)
+    assert found == before | {"privacy": before["privacy"] | {"audited": {"epsilon": 1.0}}}

@@ -97,6 +97,13 @@ def test_no_run_starts_after_the_time_is_up(tmp_path):
     assert str(go(tmp_path)) == "8 runs stored"
 
 
+def test_a_share_whose_time_is_up_is_not_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(_work, "train_together", lambda *_, **__: pytest.fail("trained"))
+    run, how = make_run(), OF_WORK | {"root": tmp_path, "deadline": time.time() - 1.0}
+    assert _work.work((run,), **how) == [(run, _work.UNFINISHED)]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_cut_off_at_the_limit_is_not_stored(tmp_path):
     long = replace(SMALL, cell=lambda *c, **k: replace(cell(*c, **k, lr=0.01), epochs=500), tuning=None, grid={})
     started = time.monotonic()
@@ -185,6 +192,18 @@ def test_a_worker_that_wakes_up_to_a_stored_run_leaves_it_alone(tmp_path, monkey
     assert _work.work((asked,), **how) == [(asked, _work.ELSEWHERE)]
     assert Store(tmp_path).get(asked)["metrics"] == {"validation_accuracy": 1.0}
     assert nothing_is_left_over(tmp_path)
+
+
+def test_a_run_that_is_stored_while_its_lease_is_taken_is_not_trained_again(tmp_path, monkeypatch):
+    asked, take = make_run(epochs=1), Lease.take
+
+    def just_stored(folder, run_id, **how):
+        Store(tmp_path).write("small", make_record(asked, 1.0))
+        return take(folder, run_id, **how)
+
+    monkeypatch.setattr(Lease, "take", just_stored)
+    monkeypatch.setattr(_work, "train_together", lambda *_, **__: pytest.fail("trained"))
+    assert _work.work((asked,), root=tmp_path, deadline=None, **OF_WORK) == [(asked, _work.ELSEWHERE)]
 
 
 def test_a_share_of_which_one_lease_cannot_be_taken_gives_the_others_back(tmp_path, monkeypatch):
@@ -289,6 +308,24 @@ def test_a_folder_that_the_workers_do_not_share_is_told(monkeypatch):
     assert told.endswith("stored by a worker, and not here: expected a folder that all workers share")
 
 
+def test_who_waits_for_what_another_sweep_trains_misses_nothing_of_its_own(monkeypatch):
+    monkeypatch.setattr(sweep, "UNSEEN", 3)
+    mine, others = make_run(), make_run(seed=1)
+    pool, looks = Pool([mine, others]), itertools.count()
+
+    def outcomes(asked):
+        if mine in asked:
+            pool.missing.remove(mine)
+            yield mine, _work.STORED
+        if next(looks) == 6:
+            pool.missing.remove(others)
+        yield others, _work.ELSEWHERE
+
+    monkeypatch.setattr(pool, "outcomes", outcomes)
+    result = pool.complete(monkeypatch)
+    assert (result.stored, result.failed) == (1, [])
+
+
 class Future:
     """What dask answers of a share: outcomes, or an error of its worker."""
 
@@ -329,6 +366,23 @@ def test_workers_that_die_with_nothing_in_hand_end_the_sweep(monkeypatch):
     result = pool.complete(monkeypatch)
     assert pool.asked == [1, 1, 1]
     assert result.failed == ["3 times in a row workers died with no run in hand: killed"]
+
+
+def test_workers_that_die_with_nothing_in_hand_now_and_then_end_nothing(monkeypatch):
+    run = make_run()
+    pool, turns = Pool([run]), iter(["died", "died", _work.ELSEWHERE, "died", _work.STORED])
+
+    def outcomes(asked):
+        turn = next(turns)
+        if turn == "died":
+            raise WorkerDied("killed")
+        if turn == _work.STORED:
+            pool.missing.clear()
+        yield run, turn
+
+    monkeypatch.setattr(pool, "outcomes", outcomes)
+    result = pool.complete(monkeypatch)
+    assert (result.stored, result.failed) == (1, [])
 
 
 def test_a_run_whose_pretraining_somebody_else_is_at_is_left_for_later(tmp_path, monkeypatch):
@@ -568,7 +622,19 @@ def test_minutes_are_minutes(tmp_path, monkeypatch):
     assert begun + 120 <= told[0] <= time.time() + 120
 
 
-def held(folder: Path, run_id: str, **owner: int) -> Path:
+def test_a_cluster_is_waited_for_until_its_workers_have_saved_what_they_have(tmp_path, monkeypatch):
+    asked, begun = [], time.time()
+
+    def workers(plan, n_jobs, until):
+        asked.append(until)
+        return nullcontext(lambda call, shares: ((run, _work.UNFINISHED) for share in shares for run in share))
+
+    monkeypatch.setattr(sweep, "workers", workers)
+    go(tmp_path, minutes=2, silent=600.0)
+    assert begun + 720 <= asked[0] <= time.time() + 720
+
+
+def held(folder: Path, run_id: str, **owner: int | str) -> Path:
     """A lease as if somebody else had it."""
     lease = Lease.take(folder, run_id, silent=60.0)
     told = {"host": lease.host, "pid": lease.pid, "parent": lease.parent} | owner
@@ -606,9 +672,20 @@ def test_who_watches_kills_its_silent_children_and_nobody_else(tmp_path):
             process.communicate()
 
 
-def test_who_watches_kills_nobody_after_a_pause_of_its_own(tmp_path, monkeypatch):
+def test_who_watches_kills_no_process_that_has_the_number_of_a_dead_child(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        path = held(tmp_path, "0" * 12, pid=other.pid, parent=os.getpid(), began="long ago")
+        os.utime(path, (0, 0))
+        with watched(tmp_path, silent=0.2):
+            time.sleep(0.3)
+        assert other.poll() is None
+        other.kill()
+
+
+@pytest.mark.parametrize("pause", [100, 0.03])
+def test_who_watches_kills_nobody_after_a_pause_of_its_own(tmp_path, monkeypatch, pause):
     """Stopped and resumed, or suspended with its machine: its workers were, too."""
-    monkeypatch.setattr("lib.sweep._pool.time", SimpleNamespace(time=itertools.count(step=100).__next__))
+    monkeypatch.setattr("lib.sweep._pool.time", SimpleNamespace(time=itertools.count(step=pause).__next__))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         os.utime(held(tmp_path, "0" * 12, pid=child.pid, parent=os.getpid()), (0, 0))
         with watched(tmp_path, silent=0.04):

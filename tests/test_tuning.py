@@ -28,6 +28,7 @@ def scored(tmp_path, scores) -> Store:
         ([10, 79.61, 30, 80, 70, 10, 10, 10], 0.003),  # within √(.8 × .2 / 10,000) = 0.4 points of the best
         ([10, 79.59, 30, 80, 70, 10, 10, 10], 0.03),
         ([10, 20, 30, 40, 50, 60, 70, 80], 3.0),
+        ([10, 100, 100, 20, 10, 10, 10, 10], 0.003),  # all right, which has no standard error
     ],
 )
 def test_the_first_within_one_standard_error_of_the_best_wins(tmp_path, scores, lr):
@@ -69,6 +70,12 @@ def test_a_point_beyond_the_grid_is_judged_by_more_seeds(tmp_path):
     store.write("mnist_noise", make_record(beyond[2], 10.0))
     assert tuning.chosen(TABLE, *CELL, "cpu", store) == {"lr": 3.0}
     assert all(run in store for run in tuning.runs(TABLE, *CELL, "cpu", store))
+
+
+def test_a_point_beyond_the_grid_without_its_first_seed_is_not_judged(tmp_path):
+    store = scored(tmp_path, [10, 20, 30, 40, 50, 60, 70, 80])
+    store.write("mnist_noise", make_record(replace(TABLE.tuning(*CELL, tier="cpu", lr=9.0), seed=1), 90.0))
+    assert tuning.records(TABLE, *CELL, "cpu", store, {"lr": 9.0}) == []
 
 
 def test_a_search_goes_on_below_if_the_smallest_is_the_best(tmp_path):
@@ -145,9 +152,10 @@ def test_an_untuned_row_needs_no_runs(tmp_path):
 
 
 def test_what_is_wanted_is_what_a_sweep_would_train(fill):
-    """Searches first; where a search is not complete, a point of the grid stands for the one that will be chosen."""
+    """Searches first; where a search is not complete, the first point stands for the one that will be chosen."""
     found = tuning.wanted(TABLE, "cpu", 2, Store("nowhere"))
     assert found[0][1].validation_examples > 0
+    assert {run.lr for _, run in found if not run.validation_examples} == {TABLE.grid["lr"][0]}
     store = fill(TABLE, lambda row, column, seed: [90.0], seeds=1)
     left = [(row, run) for row, run in tuning.wanted(TABLE, "cpu", 2, store) if run not in store]
     assert len(left) == len(TABLE.cells)

@@ -15,7 +15,7 @@ def from_printed(table: Table, tier: str, store: Store) -> pd.DataFrame:
     A line for each row that has both numbers somewhere.  A range counts as far as its nearer end, and what is not
     run, or printed without a number, is a dash; so is the quotient of a single run, whose spread is not known, and of
     a number that is printed as "≈ 40 %", from which ours is told in whole points.  Of few runs the spread is not known
-    well: a quotient of 100 and more is told as ``> 99``.
+    well: a quotient that rounds to 100 and more is told as ``> 99``.
     """
     cells = summary(table, tier, store)
     lines = {}
@@ -37,4 +37,4 @@ def _told(mean: float, stderr: float, printed: Printed | None) -> str:
     if not spread:
         return f"{mean - nearest:+.2f} (–)"
     times = abs(mean - nearest) / spread
-    return f"{mean - nearest:+.2f} ({f'{times:.1f}' if times < 100 else '> 99'})"
+    return f"{mean - nearest:+.2f} ({f'{times:.1f}' if times < 99.95 else '> 99'})"

@@ -50,9 +50,10 @@ def of_assumptions(records: list[Record]) -> str:
     and of the norms; "" if of none."""
     proven = [r for r in records if r["privacy"]["noise_multiplier"] and r["privacy"]["proven"]["epsilon"] is not None]
     one_draw = sum(of_one_draw(record) for record in proven)
-    if not one_draw:
-        return ""
     short = sum(SHORT in record["privacy"]["proven"]["assumes"] for record in proven)
+    if not one_draw:
+        told = f"proven for exact norms: of {short} of {len(proven)} runs one may have come out too small"
+        return f"{told}; by how much their records say" if short else ""
     norms = f"; of {short} a norm may have come out too small" if short else ""
     return (
         f"{MARK} proven for Gaussian noise: that of {one_draw} of {len(proven)} runs was one float32 draw, which is "
