@@ -3,7 +3,7 @@
 import pytest
 
 from lib import claims, tables
-from lib.claims import si_dpsgd_images
+from lib.claims import _gaps, si_dpsgd_images
 
 IMAGES, TEXTS = tables.load("cifar10_si_dpsgd"), tables.load("agnews_si_dpsgd")
 JUDGES = {claim.name: claim.judge for claim in claims.of(IMAGES.name, TEXTS.name)}
@@ -124,3 +124,30 @@ def test_more_than_without_privacy_is_told_as_more(fill):
         "SI-DPSGD (VGG-16) at ε = 8: 91.48 ± 0.00 (2), the best at ε = ∞ 91.21 ± 0.00 (2), where v1 prints 0.27 more"
         in (judged(NEXT_TO_NONE, fill).evidence)
     )
+
+
+@pytest.mark.parametrize(
+    ("points", "of", "told"), [({0.05: 2.0}, 0, False), ({0.05: 2.0, 0.1: 2.0}, 0, None), ({0.05: 2.0}, 2, None)]
+)
+def test_one_of_several_rows_is_too_far_below_by_chance(points, of, told, fill):
+    """By one run each 6 points more than the 2 allowed are told of one comparison, and not of one of two."""
+    row = TEXTS.rows[0]
+    store = fill(TEXTS, lambda row, column, seed: [82.0 if column == 0.05 else 90.0], tier="paper")
+    assert _gaps.small_gaps(TEXTS.name, {row: (row,)}, points, "paper", store, of=of)[0][0] is told
+
+
+def test_gaps_of_dpsgd_and_of_latent_are_counted_together(fill):
+    """By one run each 7.5 points more than LATENT's 3.53 are told of five comparisons, and not of eight."""
+    below = {0.5: 94.0 - 3.53 - 7.5, 0.1: 80.0, 0.05: 80.0}
+    curve = lambda row, column, seed: [below.get(column, 94.0) if row == FAST else 80.0]  # noqa: E731
+    verdict = JUDGES[SMALLER]("paper", fill(IMAGES, curve, tier="paper"))
+    assert verdict.status == "open"
+    assert "(below at 5 %, but not at 5 % ÷ 8, for as many comparisons)" in verdict.evidence
+
+
+@pytest.mark.parametrize(("of", "told"), [(0, False), (2, None)])
+def test_one_of_several_gaps_is_larger_by_chance(of, told, fill):
+    """By one run each 8.4 points are told of one comparison of two gaps, and not of one of two."""
+    row, other, *_ = TEXTS.rows
+    store = fill(TEXTS, lambda r, column, seed: [90.0 - 8.4 * (r == row and column == 0.05)], tier="paper")
+    assert _gaps.smaller_gaps(TEXTS.name, [row], other, [0.05], "paper", store, of=of)[0][0] is told

@@ -5,7 +5,7 @@ import pytest
 from lib import claims, tables
 from lib.claims import public_alone
 from lib.claims.public_alone import EQUAL, RIVALS
-from lib.tables.bc_public_alone import ALONE, TABLE
+from lib.tables.bc_public_alone import ALONE, PLAIN, TABLE
 
 AT_EQUAL_EPSILON, PRINTED = public_alone.CLAIMS
 
@@ -47,3 +47,23 @@ def test_what_bc_prints_is_compared_with_its_network_on_the_public_images(alone,
 
 def test_both_are_among_all_claims():
     assert set(public_alone.CLAIMS) <= set(claims.every())
+
+
+def test_one_of_four_comparisons_is_lost_by_chance(fill):
+    """By one run each 6 points are told of one comparison, and not of one of four."""
+    fill(tables.load(EQUAL), accuracy_of(80.0))
+    assert AT_EQUAL_EPSILON.judge("cpu", fill(TABLE, accuracy_of(86.0))).status == "open"
+
+
+def test_one_of_four_printed_numbers_is_exceeded_by_chance(fill):
+    """By one run 4.5 points more than 40.58 are told of one number, and not of one of four."""
+    assert PRINTED.judge("paper", fill(TABLE, accuracy_of(40.58 + 4.5), tier="paper")).status == "open"
+
+
+def test_each_row_is_compared_with_its_own_network(fill):
+    fill(tables.load(EQUAL), accuracy_of(80.0), seeds=3)
+    alone = fill(TABLE, lambda row, column, seed: [98.0 if row == ALONE.format(PLAIN) else 60.0], seeds=3)
+    verdict = AT_EQUAL_EPSILON.judge("cpu", alone)
+    assert [text.partition(": ")[2].partition(" 8")[0] for text in verdict.decisive] == [
+        "BC without BN, batches of 64"
+    ] * 2

@@ -218,6 +218,15 @@ class TestBatchClipping:
         assert alc.events[0].noise_multiplier == pytest.approx(equal.events[0].noise_multiplier)
         assert run["FGC, same σ"].noise_multiplier == run["ALC"].noise_multiplier
 
+    def test_with_bc_s_step_size_it_is_bc_s_run(self):
+        """And with others, nothing else."""
+        steps, *others = map(tables.load, ("bc_step_sizes", "bc_ic_vs_bc", "bc_alc_vs_fgc"))
+        for row, tier in product(steps.rows, ("smoke", "cpu", "paper")):
+            (table,) = (table for table in others if row in table.rows)
+            known = table.cell(row, 0.9 if table.column == "lr_decay" else 64, seed=1, tier=tier)
+            assert steps.cell(row, 0.025, seed=1, tier=tier) == known
+            assert steps.cell(row, 0.4, seed=1, tier=tier) == replace(known, lr=0.4)
+
 
 @pytest.mark.parametrize(
     ("call", "message"),
@@ -433,6 +442,132 @@ SETTINGS = [  # of the papers or of their code, at their scale
     ("mnist_convergence", "BN-LeNet-5, one step size", 1.0, {"validation_examples": 10_000}),
     ("cifar10_convergence", "BN-ResNet-18, one step size", 1.0, {"validation_examples": 5_000}),
     ("agnews_noise_choices", "BiLSTM-DL, tested at µ", 1.0, {"test_draws": 0}),
+    ("bc_batch_size", "BN-LeNet-5, σ = 2.5, C = .2", 1024, {"accountant": "clt", "mini_set_size": 1024}),
+    ("bc_ic_vs_bc", "convnet without BN, IC", 1.0, {"mini_set_size": 1, "batch_size": 64}),
+    ("bc_ic_vs_bc", "convnet without BN, BC", 1.0, {"mini_set_size": 64}),
+    ("bc_ic_vs_bc", "resnet-18, IC", 0.9, {"norm": "instance", "test_statistics": "batch", "mini_set_size": 1}),
+    ("bc_ic_vs_bc", "resnet-18, BC, Zhang's", 0.9, {"adaptive_clipping": "zhang", "clip_norm": 1.0}),
+    ("bc_batch_norm", "convnet without BN", 64, {"norm": "none", "noise_multiplier": 1.0, "clip_norm": 0.14}),
+    (
+        "bc_public_alone",
+        "convnet, D_pub alone",
+        64,
+        {"optimizer": "adam", "lr": 0.001, "lr_schedule": "linear", "epochs": 50, "test_statistics": "running"},
+    ),
+    (
+        "bc_equal_epsilon",
+        "BC, batches of 64",
+        2.0,
+        {"batch_size": 64, "accountant": "pld", "clip_norm": 0.1, "lr": 0.05, "epochs": 40},
+    ),
+    (
+        "bc_equal_epsilon",
+        "IC without BN",
+        2.0,
+        {"batch_size": 512, "mini_set_size": 1, "lr": 0.5, "lr_schedule": "linear"},
+    ),
+    ("bc_equal_epsilon", "BC, Zhang's ALC", 2.0, {"adaptive_clipping": "zhang", "clip_norm": 1.0, "lr": 5e-05}),
+    ("bc_equal_epsilon", "BC, ALC, four groups", 2.0, {"layers": "four_groups"}),
+    (
+        "mnist_si_dpsgd",
+        "DPSGD (LeNet-5)",
+        3.0,
+        {"clip_norm": 0.5, "momentum": 0.9, "lr_schedule": "linear", "accountant": "pld", "activation": "tanh"},
+    ),
+    ("mnist_si_dpsgd", "SI-DPSGD (LeNet-5)", 3.0, {"batch_size": 256, "momentum": 0.0, "lr_schedule": "constant"}),
+    ("mnist_si_dpsgd", "DPSGD (LeNet-5)", 0.5, {"batch_size": 1024, "epochs": 40}),
+    ("mnist_si_dpsgd", "DPSGD (LN-LeNet-5)", 7.0, {"batch_size": 4096, "activation": "relu"}),
+    (
+        "mnist_si_dpsgd",
+        "DPSGD [1]",
+        1.0,
+        {"momentum": 0.0, "lr": 2.5, "batch_size": 16384, "epochs": 240, "pca_noise_multiplier": 8.0},
+    ),
+    (
+        "mnist_si_dpsgd",
+        "DPSGD [1]",
+        0.5,
+        {"momentum": 0.9, "lr": 0.25, "batch_size": 2048, "pca_noise_multiplier": 16.0},
+    ),
+    ("mnist_si_dpsgd", "DPSGD [1]", 7.0, {"pca_noise_multiplier": 4.0}),
+    ("mnist_si_dpsgd", "DPSGD [1], momentum 0.9", 1.0, {"momentum": 0.9, "lr": 0.25}),
+    (
+        "mnist_dp_accountants",
+        "DPSGD (LeNet-5), v1's noise",
+        0.05,
+        {"accountant": "rdp_2020", "clip_norm": 0.5, "momentum": 0.9},
+    ),
+    ("mnist_dp_batches", "LeNet-5, smaller batches", 3.0, {"batch_size": 1024, "epochs": 30}),
+    ("mnist_dp_batches", "LeNet-5, large batches", 0.5, {"batch_size": 4096, "epochs": 40}),
+    ("mnist_dp_choices", "LN-LeNet-5, no momentum", 1.0, {"momentum": 0.0, "lr": 2.5}),
+    ("mnist_dp_choices", "LN-LeNet-5, tanh", 1.0, {"activation": "tanh", "norm": "layer_without_affine"}),
+    ("mnist_dpsgd_bn", "DPSGD (BN-LeNet-5)", 0.05, {"statistics": "mixed", "statistics_batch": 32, "epochs": 15}),
+    (
+        "mnist_dpsgd_bn",
+        "BN-LeNet-5, public alone, as constants",
+        1.0,
+        {"lr": 1.0, "activation": "tanh", "statistics_gradient": "off"},
+    ),
+    ("mnist_dpsgd_bn", "BN-LeNet-5, public alone, as constants", None, {"lr": 0.002}),
+    (
+        "mnist_dpsgd_bn",
+        "BN-LeNet-5, noised running averages",
+        1.0,
+        {"lr": 1.0, "statistics_share": 0.2, "statistics_clip_norm": 3.0},
+    ),
+    ("mnist_dpsgd_bn", "BN-LeNet-5, noised running averages", None, {"norm": "batch", "test_statistics": "running"}),
+    ("mnist_public_examples", "BN-LeNet-5, public alone, as constants", 8, {"epsilon": 1.0, "lr": 1.0, "epochs": 10}),
+    ("mnist_noise", "BN-LeNet-5", 0.1, {"epochs": 30, "lr_schedule": "linear"}),
+    ("mnist_noise", "BN-LeNet-5", 0.3, {"epochs": 100}),
+    ("mnist_noise_choices", "BN-LeNet-300-100, one draw per epoch", 0.1, {"weight_noise_draw": "epoch"}),
+    ("mnist_noise_choices", "BN-LeNet-300-100, no noise on biases", 0.1, {"weight_noise_on": "weights"}),
+    ("mnist_noisy_updates", "LeNet-300-100", 0.1, {"optimizer": "sgd", "lr_schedule": "linear"}),
+    ("mnist_convergence", "BN-LeNet-5, one step size", 5.0, {"epochs": 100, "lr": 0.1, "lr_schedule": "constant"}),
+    ("mnist_convergence", "BN-LeNet-5, one step size", 10.0, {"epochs": 300}),
+    (
+        "mnist_abadi",
+        "abadi's settings, ε by its moments accountant",
+        2.0,
+        {
+            "noise_multiplier": 4.0,
+            "pca_noise_multiplier": 7.0,
+            "clip_norm": 4.0,
+            "batch_size": 600,
+            "lr": 0.1,
+            "lr_decay": 0.52,
+            "lr_decay_epochs": 10,
+            "momentum": 0.0,
+        },
+    ),
+    ("mnist_paper_and_code", "BN-LeNet-5, the same, 128 public images as in v2", 0.1, {"public_examples": 128}),
+    (
+        "mnist_spectrum",
+        "p = 1/2 in 4 bands, amplified",
+        1.0,
+        {"noise_power": 0.5, "noise_bands": 4, "clip_norm": 0.5, "batch_size": 1000},
+    ),
+    ("agnews_si_dpsgd", "DPSGD (BiLSTM-DL)", 3.0, {"clip_norm": 0.5, "batch_size": 512}),
+    ("agnews_noise_choices", "BiLSTM-DL, no noise on the dense layer", 1.0, {"weight_noise_on": "lstm"}),
+    (
+        "cifar10_dpsgd_bn",
+        "BN-VGG, each example with public",
+        4.0,
+        {"statistics": "per_example", "pretraining_epochs": 100, "epochs": 40},
+    ),
+    ("cifar10_dpsgd_bn", "LN-TF-tutorial, as short", None, {"epochs": 30}),
+    (
+        "cifar10_si_dpsgd",
+        "DPSGD (TF-tutorial), from scratch",
+        1.0,
+        {"activation": "tanh", "batch_size": 1024, "clip_norm": 0.5},
+    ),
+    ("cifar10_si_dpsgd", "SI-DPSGD (VGG-16)", None, {"norm": "batch", "test_statistics": "running"}),
+    (
+        "cifar10_si_dpsgd_statistics",
+        "VGG-16, gradients through them",
+        None,
+        {"noise_multiplier": 0.0, "clip_norm": 2.5},
+    ),
 ]
 
 
@@ -442,14 +577,53 @@ def test_a_cell_has_the_settings_that_its_paper_names(name, row, column, expecte
     run = table.cell(row, column, seed=0, tier="paper", **next(iter(table.points(row, column, "paper")), {}))
     assert {field: getattr(run, field) for field in expected} == expected
 
-    def test_with_bc_s_step_size_it_is_bc_s_run(self):
-        """And with others, nothing else."""
-        steps, *others = map(tables.load, ("bc_step_sizes", "bc_ic_vs_bc", "bc_alc_vs_fgc"))
-        for row, tier in product(steps.rows, ("smoke", "cpu", "paper")):
-            (table,) = (table for table in others if row in table.rows)
-            known = table.cell(row, 0.9 if table.column == "lr_decay" else 64, seed=1, tier=tier)
-            assert steps.cell(row, 0.025, seed=1, tier=tier) == known
-            assert steps.cell(row, 0.4, seed=1, tier=tier) == replace(known, lr=0.4)
+
+SEARCHES = [  # of tier cpu: at which ε or σ, how long, and with whose noise
+    ("mnist_noise", "LeNet-5", 1.0, {"weight_noise_std": 1.0, "epochs": 3}),
+    ("cifar10_noise", "VGG-16", 2.0, {"weight_noise_std": 1.0}),
+    ("cifar10_noise", "VGG-16", 0.01, {"weight_noise_std": 0.0}),
+    ("bc_equal_epsilon", "BC", 2.0, {"epochs": 8, "validation_examples": 9000}),
+    ("agnews_si_dpsgd", "DPSGD (BiLSTM-DL)", 0.05, {"epsilon": 0.1, "epochs": 3}),
+    ("agnews_si_dpsgd", "DPSGD (BiLSTM-DL)", 7.0, {"epsilon": 3.0}),
+    ("agnews_dp_accountants", "DPSGD (BiLSTM-DL), v1's noise", 0.1, {"accountant": "rdp_2020"}),
+    ("cifar10_dpsgd_bn", "GN-VGG", 8.0, {"epsilon": 4.0, "epochs": 4}),
+    ("cifar10_dpsgd_bn", "GN-VGG", 2.0, {"epsilon": 4.0}),
+    ("cifar10_si_dpsgd", "SI-DPSGD (TF-tutorial)", 8.0, {"epsilon": 2.0}),
+    ("cifar10_si_dpsgd", "SI-DPSGD (TF-tutorial)", 2.0, {"epsilon": 2.0}),
+    ("cifar10_si_dpsgd", "DPSGD (TF-tutorial), from scratch", 2.0, {"epsilon": 1.0, "epochs": 10}),
+    ("mnist_si_dpsgd", "DPSGD (LeNet-5)", 7.0, {"epsilon": 3.0, "epochs": 12}),
+    ("mnist_si_dpsgd", "DPSGD (LN-LeNet-5)", 7.0, {"epsilon": 3.0, "epochs": 3}),
+    ("mnist_si_dpsgd", "SI-DPSGD (BN-LeNet-5)", 0.5, {"epsilon": 0.05, "epochs": 1}),
+    ("mnist_dpsgd_bn", "LN-LeNet-5, as short", 7.0, {"epsilon": 1.0, "epochs": 1}),
+    ("mnist_dp_batches", "LeNet-5, large batches", 3.0, {"epsilon": 3.0, "epochs": 3}),
+    ("mnist_spectrum", "DPSGD (p = 0)", 8.0, {"epsilon": 3.0, "epochs": 4}),
+    ("mnist_spectrum", "DPSGD, amplified", 1.0, {"epsilon": 1.0, "epochs": 2}),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "column", "expected"), SEARCHES)
+def test_a_search_is_as_long_and_where_its_table_says(name, row, column, expected):
+    table = tables.load(name)
+    run = table.tuning(row, column, tier="cpu", **point(table, row, column))
+    assert {field: getattr(run, field) for field in expected} == expected
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize(
+    ("name", "like", "rows"),
+    [
+        ("mnist_dpsgd_bn", "DPSGD (BN-LeNet-5)", ["LN-LeNet-5, as short"]),
+        ("cifar10_dpsgd_bn", "DPSGD (BN-TF-tutorial)", ["TF-tutorial, as short", "LN-TF-tutorial, as short"]),
+        ("cifar10_dpsgd_bn", "DPSGD (BN-VGG)", ["GN-VGG", "VGG without normalisation, on BN's features"]),
+    ],
+)
+def test_rows_that_batch_norm_is_compared_with_are_trained_and_searched_as_long(name, like, rows, tier):
+    table = tables.load(name)
+    for row, column in product(rows, table.columns):
+        how = {"tier": tier, **point(table, row, column)}
+        assert table.cell(row, column, seed=0, **how).epochs == table.cell(like, column, seed=0, **how).epochs
+        if column is not None:
+            assert table.tuning(row, column, **how).epochs == table.tuning(like, column, **how).epochs
 
 
 PRINTED = {  # cells, and sums of means and standard errors, weighted by place: none is another's, or elsewhere

@@ -68,6 +68,40 @@ class TestClaims:
         assert verdict.status == "fails"
         assert "ε = 0.1: p = 1/2 10.00 (1)" in verdict.evidence
 
+    @pytest.mark.parametrize("rival", ["DPSGD (p = 0)", "SI-DPSGD (p = 1)"])
+    def test_the_repair_has_to_be_ahead_of_both(self, rival, fill):
+        curve = lambda row, column, seed: [99.0 if row == rival else 90.0]  # noqa: E731
+        verdict = BY_NAME["Noise that is taken away later helps, if it is counted"].judge("cpu", fill(SPECTRUM, curve))
+        assert verdict.status == "fails"
+
+    @pytest.mark.parametrize(
+        ("ahead", "briefly", "seeds", "status", "why"),
+        [
+            (6.0, 80.0, 1, "open", "(not told apart, as the better of 2 rows)"),  # by one run each, of one row it is
+            (7.0, 80.0, 1, "holds", ""),
+            (-10.0, None, 2, "open", "(the other of its rows is not stored yet)"),
+            (10.0, None, 2, "holds", ""),
+        ],
+    )
+    def test_the_better_of_two_rows_is_ahead_or_behind(self, ahead, briefly, seeds, status, why, fill):
+        def curve(row, column, seed):
+            if row in mnist_spectrum.BATCHES:
+                return briefly and [briefly]
+            return [90.0 + ahead * ("p = 1)" in row)]
+
+        name = "SI-DPSGD is more accurate than DPSGD at the same proven ε"
+        verdict = BY_NAME[name].judge("cpu", fill(SPECTRUM, curve, seeds=seeds))
+        assert verdict.status == status
+        assert why in verdict.evidence
+
+    def test_one_of_ten_comparisons_is_lost_by_chance(self, fill):
+        """By one run each 7 points are told of one comparison, and not of one of ten."""
+        curve = lambda row, column, seed: [90.0 - 7 * ("p = 1)" in row)]  # noqa: E731
+        verdict = BY_NAME["SI-DPSGD is more accurate than DPSGD at the same proven ε"].judge(
+            "cpu", fill(SPECTRUM, curve)
+        )
+        assert verdict.status == "open"
+
 
 def test_changes_are_against_the_base_of_each_row(fill):
     table = mnist_paper_and_code.TABLE
