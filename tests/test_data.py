@@ -60,6 +60,20 @@ def test_a_file_in_the_folder_is_read(folder):
     assert len(mnist.sha256) == 64
 
 
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_class_counts_of_which_one_split_alone_has_examples(folder, split):
+    labels = ARRAYS[f"{split}_labels"].copy()
+    labels[-1] = 3
+    np.savez(folder / "mnist.npz", **ARRAYS | {f"{split}_labels": labels})
+    assert data.load("mnist").classes == 4
+
+
+def test_a_tilde_in_the_name_of_the_folder_is_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(data.FOLDER_VARIABLE, "~/mine")
+    assert data.folder() == tmp_path / "mine"
+
+
 def test_a_changed_file_is_read_again_and_has_another_hash(folder):
     np.savez(folder / "mnist.npz", **ARRAYS)
     first = data.load("mnist")
@@ -115,6 +129,7 @@ def test_offline_the_error_says_which_file_where_and_what_to_do(folder, monkeypa
                 ({f"{s}_labels": ARRAYS[f"{s}_labels"] + 1 for s in ("train", "test")}, "labels from 0 on; got 1 as"),
                 ({"test_images": np.zeros((3, 32, 32), np.uint8)}, "expected images of one size"),
                 ({"train_images": np.zeros((6, 3, 32, 32), np.uint8)}, "1 or 3 channels last"),
+                ({"train_images": np.zeros((6, 28, 28, 4), np.uint8)}, "1 or 3 channels last"),
             )
         ),
     ],

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from ipywidgets import FloatSlider
+from matplotlib.container import ErrorbarContainer
 from scipy.linalg import toeplitz
 
 from lib import accounting, figures, report, tables
@@ -27,9 +28,15 @@ from lib.figures import (
 )
 from lib.figures.dots import dots
 from lib.figures.widget import moved_by
+from lib.store import Store
 from lib.tables import mnist_spectrum
 
 TABLE = tables.load("mnist_si_dpsgd")
+
+
+def lengths(bars: ErrorbarContainer) -> list[float]:
+    """From end to end, of those error bars that are drawn."""
+    return [np.ptp(ends, axis=0).max() for ends in bars.lines[2][0].get_segments() if len(ends)]
 
 
 def test_one_column_has_a_dot_for_each_row_that_is_run_and_a_cross_for_each_printed_number(fill):
@@ -47,13 +54,14 @@ def test_one_column_has_a_dot_for_each_row_that_is_run_and_a_cross_for_each_prin
 
 def test_several_columns_are_panels_on_one_scale_and_the_legend_has_what_is_shown(fill):
     table = tables.load("bc_equal_epsilon")
-    store = fill(table, lambda row, column, seed: [97.0 if column == 8.0 else 50.0], seeds=2)
+    store = fill(table, lambda row, column, seed: [(97.0 if column == 8.0 else 50.0) + 4 * seed - 2], seeds=2)
     figure = figures.at_columns(table, "cpu", store, columns=table.columns)
     assert [axes.get_title() for axes in figure.axes] == ["ε = 2", "ε = 8"]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == list(table.rows)
     assert len({axes.get_xlim() for axes in figure.axes}) == 1
     for axes, mean in zip(figure.axes, (50.0, 97.0), strict=True):
         assert list(axes.containers[0][0].get_xdata()) == [mean] * len(table.rows)
+        assert lengths(axes.containers[0]) == pytest.approx([4.0] * len(table.rows))  # ± the standard error
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ours ± s.e."]  # nothing is printed
 
 
@@ -83,9 +91,25 @@ def test_what_has_a_single_run_is_hollow_and_the_legend_says_so(fill):
     axes = figures.against_column(TABLE, "cpu", store).axes[0]
     (hollow,) = (line for line in axes.lines if line.get_label() == "a single run")
     assert len(hollow.get_xdata()) == len(TABLE.columns) - 1
-    store = fill(TABLE, lambda row, column, seed: [95.0], seeds=2)
-    (legend,) = figures.against_column(TABLE, "cpu", store).legends
+    store = fill(TABLE, lambda row, column, seed: [95.0 + 4 * seed], seeds=2)
+    figure = figures.against_column(TABLE, "cpu", store)
+    bars = figure.axes[0].containers[0]
+    assert list(bars[0].get_ydata()) == [95.0 if column == 0.1 else 97.0 for column in TABLE.columns]
+    assert lengths(bars) == pytest.approx([0.0 if column == 0.1 else 4.0 for column in TABLE.columns])
+    (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["printed", "ours ± s.e."]
+
+
+@pytest.mark.parametrize("name", ["bc_ic_vs_bc", "cifar10_noise"])
+def test_what_is_printed_stands_at_its_column_a_range_as_a_line_and_no_convergence_as_a_triangle(name, tmp_path):
+    table = tables.load(name)
+    for axes in figures.against_column(table, "cpu", Store(tmp_path)).axes:
+        cells = [(i, table.printed.get((axes.get_title(), column))) for i, column in enumerate(table.columns)]
+        numbers = [(i, cell.mean) for i, cell in cells if cell and cell.mean is not None]
+        ranges = [[(i, cell.mean), (i, cell.up_to)] for i, cell in cells if cell and cell.up_to]
+        triangles = [(i, 0.0) for i, cell in cells if cell and cell.mean is None]
+        found = [[tuple(point) for point in line.get_xydata()] for line in axes.lines]
+        assert found == [part for part in (numbers, *ranges, triangles) if part]
 
 
 def test_panels_of_one_figure_have_one_scale_and_a_missing_cell_is_a_gap(fill):
@@ -125,11 +149,12 @@ def test_a_panel_of_curves_counts_the_seeds_of_each_of_its_lines_and_a_single_ru
     seeds = {first: 1, others[0]: 3}
 
     def curve(row, column, seed):
-        return [90.0, 95.0] if row == table.rows[0] and seed < seeds.get(column, 2) else None
+        return [90.0 + 4 * seed, 95.0] if row == table.rows[0] and seed < seeds.get(column, 2) else None
 
     (axes,) = figures.against_epoch(table, "cpu", fill(table, curve, seeds=3)).axes
     assert axes.get_title() == f"{table.rows[0]} (1 to 3 seeds)"
     assert [line.get_linestyle() for line in axes.lines] == ["--"] + ["-"] * len(others)
+    assert axes.collections[-1].get_paths()[0].get_extents().ymin == pytest.approx(90.0)  # 92 less the standard error
     (axes, *_) = figures.against_epoch(table, "cpu", fill(table, lambda *_: [90.0], seeds=2)).axes
     assert "(2 to 3 seeds)" in axes.get_title()
 
@@ -141,6 +166,7 @@ def test_one_step_size_is_shown_in_the_order_of_the_table_with_a_name_and_a_warn
     assert [text.get_text() for text in axes.get_xticklabels()] == report.heads(table)
     assert axes.get_title().startswith("mnist_si_dpsgd, tier smoke, not the paper's data: every cell at step size")
     assert all(list(line.get_xdata()) == sorted(line.get_xdata()) for line in axes.lines)
+    assert [list(line.get_xdata()) for line in axes.lines] == [list(range(7))] * len(axes.lines)  # ε = .025 has others
     empty = figures.at_step_size(tables.load("mnist_convergence"), "cpu", fill(TABLE, lambda *_: None), lr=7.0)
     assert not empty.axes[0].lines
 
@@ -149,12 +175,15 @@ class TestLines:
     GROUPS = MappingProxyType({"": ("SI-DPSGD (LeNet-5)", "DPSGD (LeNet-5)"), "LN": ("DPSGD (LN-LeNet-5)",)})
 
     def test_rows_of_a_group_share_a_colour_and_differ_in_style(self, fill):
-        store = fill(
-            TABLE, lambda r, c, s: [95.0 if r.startswith("SI-") else 90.0] if s == 0 or "BN" not in r else None, seeds=2
-        )
+        def curve(row, column, seed):
+            mean = 95.0 if row.startswith("SI-") else 90.0
+            return [mean + 4 * seed - 2] if seed == 0 or "BN" not in row else None
+
+        store = fill(TABLE, curve, seeds=2)
         figure = lines.drawn(TABLE, "cpu", store, groups=self.GROUPS)
         ours = [bars.lines[0] for bars in figure.axes[0].containers]
         assert [line.get_ydata()[1] for line in ours] == [95.0, 90.0, 90.0]
+        assert all(lengths(bars) == pytest.approx([4.0] * 8) for bars in figure.axes[0].containers)  # ± s.e.
         assert [line.get_linestyle() for line in ours] == ["-", "--", "-"]
         assert ours[0].get_color() == ours[1].get_color() != ours[2].get_color()
         told = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -172,11 +201,12 @@ class TestAgainstPower:
     DIVERGED = MappingProxyType({"p = 1/4": (0, 1), mnist_spectrum.LN_PLAIN: (1, 0), mnist_spectrum.BANDED: (2, 1)})
 
     def test_a_cell_that_diverged_is_hollow_and_on_no_line(self, fill):
-        store = fill(self.TABLE, lambda r, c, s: [10.0 if s and c == 8.0 and r in self.DIVERGED else 95.0], seeds=2)
+        store = fill(self.TABLE, lambda r, c, s: [10.0 if s and c == 8.0 and r in self.DIVERGED else 95.0 + s], seeds=2)
         figure = si_dpsgd.against_power(self.TABLE, "cpu", store, panels=self.PANELS)
         for panel, place in self.DIVERGED.values():
             axes = figure.axes[panel]
             curve = axes.containers[0].lines[0]
+            assert set(lengths(axes.containers[0])) == {1.0}  # ± the standard error
             hollow = next(line for line in axes.lines if line.get_markerfacecolor() == "white")
             assert [i for i, mean in enumerate(curve.get_ydata()) if math.isnan(mean)] == [place]
             assert [(i, mean) for i, mean in enumerate(hollow.get_ydata()) if not math.isnan(mean)] == [(place, 52.5)]
@@ -261,6 +291,7 @@ def test_speed_has_a_panel_for_each_network_and_leaves_out_what_was_not_measured
     numbers = {"ratio": 1.2, "low": 1.1, "high": 1.4} | memory
     figure = speed.ratios({"LeNet-5": {"non-private": numbers}, "ResNet-18": {"non-private": numbers}}, aim=1.5)
     assert [axes.get_title() for axes in figure.axes] == ["LeNet-5", "ResNet-18"]
+    assert lengths(figure.axes[0].containers[1]) == pytest.approx([0.3])  # from quartile to quartile
     dots = [line for line in figure.axes[0].lines if line.get_label() == "peak memory"]
     assert [list(line.get_xdata()) for line in dots] == [[number] for number in memory.values()]
     assert [text.get_text() for text in figure.axes[0].texts] == ["1.20"] + ["0.90"] * len(dots)

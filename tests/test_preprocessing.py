@@ -43,15 +43,16 @@ def test_shifts_move_an_image_by_up_to_a_pixel_each_way(size):
     assert torch.equal(shifts.testing(x), as_input(x))
 
 
-@pytest.mark.parametrize("size", [28, 32])
+@pytest.mark.parametrize("size", [8, 28, 32])
 @pytest.mark.parametrize("augmentation", ["crop", "crop_and_flip"])
 def test_every_image_is_one_of_its_crops(augmentation, size):
+    dataset, cut, padding = ("digits_rgb", 8, 1) if size == 8 else ("cifar10", 32, 4)
     x = images(size)
-    found = (Preprocessing("cifar10", augmentation, "unit").training(x, seeded()) * 255).round().to(torch.uint8)
-    padded, places, mirrored = F.pad(x, [4] * 4), size + 8 - 31, 0
+    found = (Preprocessing(dataset, augmentation, "unit").training(x, seeded()) * 255).round().to(torch.uint8)
+    padded, places, mirrored = F.pad(x, [padding] * 4), size + 2 * padding - cut + 1, 0
     offsets = set()
     for image, crop in zip(padded, found, strict=True):
-        windows = image.unfold(1, 32, 1).unfold(2, 32, 1).permute(1, 2, 0, 3, 4)  # (places, places, C, 32, 32)
+        windows = image.unfold(1, cut, 1).unfold(2, cut, 1).permute(1, 2, 0, 3, 4)  # (places, places, C, cut, cut)
         plain = (windows == crop).all(dim=(2, 3, 4)).nonzero().tolist()
         flipped = (windows == crop.flip(2)).all(dim=(2, 3, 4)).nonzero().tolist()
         assert plain or flipped

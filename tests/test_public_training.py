@@ -80,6 +80,7 @@ def test_public_images_of_another_data_set_are_its_first_test_images(monkeypatch
     assert len(dataset.train_labels) == DIGITS  # nothing is taken from the private data
     torch.testing.assert_close(images, as_input(digits.test_inputs.flip(0)[:4]))
     assert torch.equal(model_of(run, dataset, (images, None)).public, images)
+    assert len(dataset_of(replace(run, public_examples=360), torch.device("cpu"))[1][0]) == 360
     with pytest.raises(ValueError, match="public_examples: expected at most 360, the test images of kmnist; got 361"):
         dataset_of(replace(run, public_examples=361), torch.device("cpu"))
 

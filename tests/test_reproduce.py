@@ -11,6 +11,7 @@ import papermill
 import pytest
 from conftest import make_record
 from IPython.core.interactiveshell import InteractiveShell
+from joblib import Parallel
 from nbclient.exceptions import DeadKernelError
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
@@ -107,11 +108,13 @@ def test_the_estimate_is_what_runs_like_it_took(tmp_path):
     assert times.seconds(replace(public, seed=1, lr=0.2)) > 0
     assert times.seconds(replace(public, public_examples=2 * public.public_examples)) is None
     assert times.seconds(replace(runs[3], augmult=4, augmentation="crop")) is None
+    assert times.seconds(replace(runs[3], public_examples=100)) == 20.0  # which no step sees without such a norm
     parameters = {"table": "mnist_noise", "figure": None, "tier": "cpu", "seeds": 1}
     estimate = Estimate.of([parameters, parameters], store)
     # A run that is asked for twice is trained once.
     assert estimate.runs == tuning.stored_and_missing(table, "cpu", 1, store)[1]
     assert estimate.since(1).runs == 0
+    assert Estimate.of([parameters | {"figure": "mnist_convergence"}], store).runs > estimate.runs
     assert re.fullmatch(r"\d+ runs; \d+ of them about .* with 2 workers, .* \d+ take is unknown", estimate.words(2))
     assert "  LeNet-300-100 " in str(estimate)
 
@@ -159,28 +162,41 @@ def test_a_dry_run_reckons_with_the_workers_that_there_will_be(tier, workers, mo
 
 @pytest.mark.parametrize("tier", ["smoke", "cpu"])
 def test_the_batch_ends_with_a_summary_and_names_what_failed(tier, monkeypatch, tmp_path, capsys):
-    """The notebooks themselves are left out: one that works, and one that does not.  The report is written once."""
-    written = []
+    """The notebooks themselves are left out: one that trains a run, and one that fails.  The report is written once."""
+    written, at_once, store = [], [], Store(tmp_path, read_only=False)
+
+    def run_notebook(name, output, parameters):
+        if "01" in name:
+            return name
+        (_, run), *_ = tuning.wanted(tables.load("mnist_si_dpsgd"), tier, 1, store)
+        store.write("mnist_si_dpsgd", make_record(run, 90.0))
+        return None
+
+    monkeypatch.setattr(reproduce, "Parallel", lambda n_jobs, **how: at_once.append(n_jobs) or Parallel(1, **how))
     monkeypatch.setattr(reproduce, "OUT", reproduce.OUT / "test")
     monkeypatch.setattr(reproduce, "folder", lambda tier: tmp_path)
     monkeypatch.setattr(reproduce.ledger, "write", written.append)
-    monkeypatch.setattr(reproduce, "run_notebook", lambda name, output, parameters: name if "01" in name else None)
-    how = {"tier": tier, "seeds": 1, "minutes": 5.0, "backend": None, "n_jobs": 1, "precision": "float32"}
+    monkeypatch.setattr(reproduce, "run_notebook", run_notebook)
+    how = {"tier": tier, "seeds": 1, "minutes": 5.0, "backend": None, "n_jobs": 2, "precision": "float32"}
     with pytest.raises(reproduce.NotebookError, match=r"^01_noise_robustness$"):
         reproduce.reproduce(table=["mnist_noise", "mnist_si_dpsgd"], **how)
     first, second, *summary = capsys.readouterr().out.splitlines()
     assert first.startswith(f"1 of 2: mnist_si_dpsgd, tier {tier}; to train from here on: ")
     assert second.startswith(f"2 of 2: mnist_noise, tier {tier}; to train from here on: ")
-    assert re.fullmatch(r"2 notebooks in \d+ s, 1 of them failed; 0 runs trained, \d+ still missing", summary[0])
+    missing = int(re.search(r"from here on: (\d+) runs", first)[1]) - 1
+    assert re.fullmatch(rf"2 notebooks in \d+ s, 1 of them failed; 1 runs trained, {missing} still missing", summary[0])
     assert written == [reproduce.REPOSITORY / "README.md"]
+    assert at_once == [2 if tier == "smoke" else 1]  # one after the other where each has workers of its own
 
 
-def test_notebooks_share_the_minutes(monkeypatch):
-    """The second has what the first left of an hour, the third none."""
+def test_notebooks_share_the_minutes(monkeypatch, capsys):
+    """The second has what the first left of an hour, the third none; each says what is still to be trained."""
     clock = iter([0.0, 0.0, 45 * 60.0, 75 * 60.0])
     monkeypatch.setattr(reproduce.time, "monotonic", lambda: next(clock))
     notebooks = [{"table": "mnist_noise", "tier": "cpu", "minutes": 60.0}] * 3
-    jobs = list(reproduce._jobs(notebooks, ["05_accountants"], reproduce.OUT, Estimate(({},) * 3), 1))
+    estimate = Estimate(({("table", "row"): [60.0]},) * 3)
+    jobs = list(reproduce._jobs(notebooks, ["05_accountants"], reproduce.OUT, estimate, 1))
+    assert re.findall(r"from here on: (\d) runs", capsys.readouterr().out) == ["3", "2", "1"]
     assert [parameters["minutes"] for *_, parameters in jobs[:3]] == [60.0, 15.0, 0.0]
     assert [parameters for *_, parameters in jobs[3:]] == [{}]
 

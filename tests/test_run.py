@@ -96,6 +96,10 @@ def test_every_field_counts_in_the_id():
     noisy = {"weight_noise_on": "weights", "weight_noise_draw": "epoch", "test_draws": 0}
     of_others += [{"weight_noise_std": 0.1, name: value} for name, value in noisy.items()]
     of_others += [{"clip_norm": 1.0} | further for further in ({"clip_norm_decay": 0.9}, {"clipped": "layer"})]
+    of_others += [{"clip_norm": 1.0, "clip_norm_decay": 1e-200}]  # the smallest number is 1e-308
+    with_others = {"public_examples": 10, "public_dataset": "kmnist"}
+    of_others += [with_others | {"norm": "batch", "test_statistics": "public"}]
+    of_others += [with_others | {"gradient_norm_examples": 5}]
     ids |= {make_run(**settings).id for settings in of_statistics + of_others}
     assert len(ids | {make_run().id}) == len(changes) + 3 + len(of_statistics) + len(of_others)
     tried = set(changes).union(*of_statistics, *of_others, {"epsilon", "gradient_norm_examples"})
@@ -213,7 +217,52 @@ def test_every_field_counts_in_the_id():
             )
             for name in ("clip_norm_decay", "noise_multiplier_decay")
         ),
+        (
+            {"method": "dpsgd", "clip_norm": 1.0, "epochs": 4, "clip_norm_decay": 1e-200},
+            "clip_norm_decay: expected one whose power is a number above 0 after 4 epochs; got 1e-200",
+        ),
         ({"method": "dpsdg"}, f"unknown method 'dpsdg'; expected one of {METHODS}"),
+        *(
+            ({name: value}, f"{name}: expected at least 0; got {value}")
+            for name, value in (
+                *((name, -1) for name in ("seed", "test_draws", "validation_examples", "public_examples")),
+                *((name, -1) for name in ("gradient_norm_examples", "statistics_batch", "noise_bands")),
+                *((name, -1) for name in ("lr_decay_epochs", "pretraining_epochs")),
+                *((name, -0.1) for name in ("statistics_share", "noise_power", "gradient_noise_std", "momentum")),
+                ("pca_noise_multiplier", -0.1),
+            )
+        ),
+        *(({name: 0}, f"{name}: expected at least 1; got 0") for name in ("batch_size", "mini_set_size")),
+        *(
+            ({name: 0.0}, f"{name}: expected more than 0.0; got 0.0")
+            for name in ("lr_decay", "clip_norm_decay", "noise_multiplier_decay", "statistics_clip_norm")
+        ),
+        ({"statistics_share": 1.0}, "statistics_share: expected less than 1; got 1.0"),
+        ({"lr": math.nan}, "lr: expected a finite number; got nan"),
+        (
+            {"lr_schedule": "one_cycle", "lr_decay": 0.9},
+            "lr_decay: expected 1.0 for lr_schedule 'one_cycle'; got 0.9",
+        ),
+        (
+            {"noise_multiplier": 0.0, "noise_multiplier_decay": 0.9},
+            "noise_multiplier_decay: expected 1.0 for noise_multiplier 0.0; got 0.9",
+        ),
+        ({"epochs": 1, "fix_converged": "epoch"}, "fix_converged: expected 'never' for epochs 1; got 'epoch'"),
+        (
+            {"gradient_norm_examples": 4, "public_dataset": "kmnist"},
+            "public_dataset: expected '', as no public_examples are used for norm 'none'; got 'kmnist'",
+        ),
+        ({"statistics_gradient": "on"}, "statistics_gradient: expected 'off' for norm 'none'; got 'on'"),
+        (
+            {"norm": "public_batch", "public_examples": 4, "statistics_batch": 2},
+            "statistics_batch: expected 0, as statistics are not mixed for norm 'public_batch'; got 2",
+        ),
+        ({"statistics_share": 0.5}, "statistics_share: expected 0 for norm 'none'; got 0.5"),
+        (
+            {"norm": "batch", "test_statistics": "public"},
+            "public_examples: expected at least 1 for gradient_norm_examples 0, trained_on 'private' and "
+            "test_statistics 'public'; got 0",
+        ),
     ],
 )
 def test_bad_settings_are_refused_in_one_line(changes, message):

@@ -156,3 +156,10 @@ def test_turns_go_on_from_epoch_to_epoch():
         for step, batch in enumerate(sampler.epoch(draws, first_step), start=first_step):
             taken |= {(step % 4, turn) for turn in (batch % 4).tolist()}
     assert taken == {(turn, turn) for turn in range(4)}
+
+
+def test_an_epoch_of_balls_and_bins_has_all_its_batches_where_the_last_is_empty():
+    sampler = Sampler("balls_and_bins", examples=4, batch_size=1)
+    epochs = [list(sampler.epoch(torch.Generator().manual_seed(seed))) for seed in range(20)]
+    assert {len(batches) for batches in epochs} == {4}
+    assert any(len(batches[-1]) == 0 for batches in epochs)

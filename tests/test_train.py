@@ -121,6 +121,8 @@ def test_the_last_test_alone_is_averaged_over_the_run_s_draws(monkeypatch):
     monkeypatch.setattr(_training, "evaluate", lambda *a, **how: asked.append(how["draws"]) or original(*a, **how))
     train(make_run(epochs=3, test_draws=4, **NOISY))
     assert asked == [1, 1, 4]
+    train(make_run(epochs=2, test_draws=0, **NOISY))
+    assert asked[3:] == [0, 0]  # at µ after every epoch
 
 
 def test_augmentation_is_for_training_alone(monkeypatch):
@@ -131,6 +133,19 @@ def test_augmentation_is_for_training_alone(monkeypatch):
     public = {"norm": "batch", "public_examples": 100, "test_statistics": "public"}
     train(make_run(model="lenet5_tanh", augmentation="crop", epochs=2, **public))
     assert drawn == [64] * (2 * (1337 // 64))
+
+
+def test_what_is_drawn_for_one_purpose_shifts_no_others_draws(monkeypatch):
+    """Batches are the same with augmentation and without, and so are losses whatever noise the tests draw."""
+    drawn, original = [], Training.examples
+    monkeypatch.setattr(Training, "examples", lambda self, batch: drawn.append(batch) or original(self, batch))
+    for augmentation in ("none", "shift"):
+        train(make_run(batch_size=512, augmentation=augmentation))
+    assert len(drawn) == 8
+    assert all(map(torch.equal, drawn[:4], drawn[4:]))
+    noisy = make_run(batch_size=512, weight_noise_std=0.1)
+    losses = [train(replace(noisy, test_draws=draws))["history"]["train_loss"] for draws in (0, 1)]
+    assert losses[0] == losses[1]
 
 
 def test_views_of_an_example_lie_together_and_are_shifted_each_by_itself():
@@ -365,6 +380,9 @@ def test_all_seeds_hold_out_the_same_examples_and_have_the_same_public_ones():
     assert torch.equal(one.test_inputs, other.test_inputs)
     assert torch.equal(one.train_labels, other.train_labels)
     assert torch.equal(public[0], others[0])
+    alone, _ = dataset_of(make_run(validation_examples=297), torch.device("cpu"))
+    draws = generator(0, "validation split")  # as of every stored run
+    assert torch.equal(alone.test_inputs, data.load("digits").hold_out(297, draws).test_inputs)
 
 
 def test_seeds_have_first_weights_of_their_own():
