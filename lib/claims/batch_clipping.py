@@ -173,8 +173,8 @@ CLAIMS = (
     ),
     Claim(
         name="ResNet-18: with step sizes of their own, too, layerwise beats full-gradient clipping",
-        asks="whether it does at the same ε where each has the best of bc's step size and 4, 16, … 4096 times as much: "
-        "one full clip is a shorter step than a clip for every layer",
+        asks="whether batch clipping by layers, the row BC, does at the same ε where each has the best of bc's step "
+        "size and 4, 16, … 4096 times as much: one full clip is a shorter step than a clip for every layer",
         source="after bc A.4",
         table="bc_step_sizes",
         judge=partial(_own_steps, ((BC_EITHER_C[1], "resnet-18, FGC, same ε"),), 0.0),

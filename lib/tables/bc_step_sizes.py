@@ -33,7 +33,7 @@ def cell(row: str, column: float, *, seed: int, tier: str) -> Run:
 
 TABLE = Table(
     name="bc_step_sizes",
-    title="CIFAR-10 test accuracy (%) of batch, individual and full-gradient clipping, all at one ε, m = 64, C = .095",
+    title="CIFAR-10 test accuracy (%), batch, individual and full-gradient clipping, m = 64, C = .095, one ε a network",
     source="ours, on bc 4.3 and A.4",
     notebook="04_batch_vs_individual_clipping",
     rows=ROWS,
