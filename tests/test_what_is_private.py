@@ -5,6 +5,7 @@ import math
 import pytest
 
 from lib import accounting, claims, report, tables
+from lib.claims import code_of_v1
 from lib.figures import samplers, si_dpsgd
 from lib.tables import mnist_paper_and_code, mnist_spectrum
 
@@ -119,6 +120,32 @@ def test_at_least_ten_disagreements_are_runs_of_their_own():
     cells = {row: mnist_paper_and_code.cell(row, 0.1, seed=0, tier="cpu") for row in mnist_paper_and_code.ROWS}
     assert len({run.id for run in cells.values()}) == len(cells) >= 13
     assert set(mnist_paper_and_code.BASES) == set(cells)
+
+
+@pytest.mark.parametrize(("of_code", "row"), [(False, mnist_paper_and_code.PAPER), (True, mnist_paper_and_code.CODE)])
+@pytest.mark.parametrize(
+    ("accuracy", "tier", "status"), [(98.84, "paper", "holds"), (98.8, "paper", "fails"), (98.8, "cpu", "open")]
+)
+def test_v1_s_own_settings_are_held_against_what_it_prints(of_code, row, accuracy, tier, status, fill):
+    """Either claim by its own row alone."""
+    store = fill(mnist_paper_and_code.TABLE, lambda r, *_: [accuracy if r == row else 10.0], tier=tier, seeds=2)
+    verdict = code_of_v1.CLAIMS[of_code].judge(tier, store)
+    assert verdict.status == status
+    assert f"{row}: {accuracy:.2f} ± 0.00 (2), printed 98.84" in verdict.evidence
+
+
+def test_the_settings_beside_which_v1_s_table_4_is_printed_claim_its_epsilon():
+    for row in mnist_paper_and_code.OF_TABLE_4:
+        run = mnist_paper_and_code.cell(row, 0.1, seed=0, tier="paper")
+        steps = run.epochs * 60_000 // run.batch_size
+        claimed = accounting.epsilon(
+            noise_multiplier=run.noise_multiplier,
+            sampling_prob=run.batch_size / 60_000,
+            steps=steps,
+            delta=run.delta,
+            accountant="rdp_2020",
+        )
+        assert claimed == pytest.approx(0.05, abs=5e-5), row
 
 
 def test_every_row_of_the_spectrum_keeps_to_the_same_budget():
