@@ -218,6 +218,25 @@ def test_the_header_is_readable(half_done):
     assert header["device"] == (torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu")
 
 
+@pytest.mark.parametrize("head", [b"[1]", b"null", b"{}", b"no JSON", b"\xff"])
+def test_a_file_whose_first_line_is_not_its_own_is_damaged(tmp_path, head):
+    path = tmp_path / "file"
+    path.write_bytes(head + b"\nrest")
+    with pytest.raises(sealed.Unsealed) as refused:
+        sealed.read(path, {})
+    assert (refused.value.expected, refused.value.got) == ("a whole file", "a damaged one")
+
+
+def test_a_file_that_does_not_say_what_it_belongs_to_is_refused_and_one_that_says_more_is_not(tmp_path):
+    path = tmp_path / "file"
+    sealed.write(path, {"run": "a", "sha256": "another"}, b"two\nlines")
+    payload, line = sealed.read(path, {"run": "a"})
+    assert (payload, set(line)) == (b"two\nlines", {"run", "sha256"})
+    with pytest.raises(sealed.Unsealed, match="version 2"):
+        sealed.read(path, {"run": "a", "version": 2})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
 def test_two_who_write_one_checkpoint_leave_a_whole_one(tmp_path, monkeypatch):
     """An owner who was taken for dead wakes up in the middle of a write."""
     path, sync = tmp_path / "a.checkpoint", os.fsync

@@ -4,6 +4,7 @@ import platform
 import resource
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -43,6 +44,34 @@ def test_threads_and_small_numbers_are_afterwards_what_they_were():
     torch.set_flush_denormal(False)
 
 
+def test_threads_and_small_numbers_are_what_they_were_after_an_error_too():
+    threads = torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError), environment.set_up(threads + 1):
+        1 / 0  # noqa: B018
+    assert torch.get_num_threads() == threads
+    assert not environment._flushes_denormal()
+
+
+@pytest.mark.parametrize(("changed", "dirty"), [(b"", False), (b" M lib/run/__init__.py\n", True)])
+def test_the_code_is_told_by_its_commit_and_whether_files_of_lib_differ(changed, dirty, monkeypatch):
+    asked = []
+
+    def git(command, *, text=False, **how):
+        asked.append(command)
+        return SimpleNamespace(stdout="0123abc\n" if text else changed)
+
+    monkeypatch.setattr(environment.subprocess, "run", git)
+    assert environment._version() == ("0123abc", dirty)
+    assert all("--no-optional-locks" in command for command in asked)  # another git may be at work
+    assert asked[1][-2:] == ["--", "lib"]
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("git"), subprocess.CalledProcessError(128, "git")])
+def test_outside_a_checkout_or_without_git_the_code_is_not_told(error, monkeypatch):
+    monkeypatch.setattr(environment.subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(error))
+    assert environment._version() == (None, None)
+
+
 def test_memory_is_counted_in_the_systems_unit(monkeypatch):
     cpu = torch.device("cpu")
     monkeypatch.setattr(environment.resource, "getrusage", lambda who: resource.struct_rusage([0, 0, 2048, *[0] * 13]))
@@ -59,6 +88,20 @@ def test_a_processor_with_avx512_alone_emulates_bfloat16(machine, found, monkeyp
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     monkeypatch.setattr(environment.platform, "machine", lambda: machine)
     assert environment.computes_in_bfloat16() is found
+
+
+def test_a_gpu_that_emulates_bfloat16_does_not_compute_in_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
+    assert not environment.computes_in_bfloat16()
+
+
+def test_a_processor_that_mkldnn_has_no_bfloat16_for_does_not_compute_in_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(environment.torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
+    assert not environment.computes_in_bfloat16()
 
 
 def test_a_torch_without_mkldnn_does_not_compute_in_bfloat16(monkeypatch):

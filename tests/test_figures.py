@@ -251,7 +251,7 @@ def test_epsilon_against_epochs_is_the_accountants():
     assert [math.isnan(line.get_ydata()[0]) for line in lines] == [False, True]
 
 
-@pytest.mark.parametrize("epochs", [5, [], [0], ["5"]])
+@pytest.mark.parametrize("epochs", [5, [], [0], ["5"], [True]])
 def test_epochs_that_are_no_list_of_positive_numbers_are_refused(epochs):
     with pytest.raises(ValueError, match="epochs: expected a list of positive numbers; got"):
         accountants.against_epochs(
@@ -366,6 +366,17 @@ def test_scores_are_shown_in_units_of_the_canaries_left_out():
     assert [text.get_text() for text in apart.get_legend().get_texts()] == ["trained on", "left out"]
 
 
+def test_scores_of_the_canaries_left_out_have_mean_0_and_spread_1_and_stand_beside_the_others():
+    """By hand: 5 ± 2 without, in whose units the ones trained on, at 15 and 25, are at 5 and 10."""
+    included = np.array([False, True, False, True, True])
+    (axes,) = scores.drawn({"": (np.array([3.0, 15.0, 7.0, 25.0, 25.0]), included)}).axes
+    assert axes.get_legend_handles_labels()[1] == ["trained on", "left out"]
+    filled, outline = axes.patches
+    assert (filled.get_fill(), outline.get_fill()) == (True, False)  # told apart in print too
+    assert (filled.get_xy()[:, 0].min(), filled.get_xy()[:, 0].max()) == pytest.approx((-1.0, 10.0))
+    assert (filled.get_xy()[:, 1].max(), outline.get_xy()[:, 1].max()) == (2.0, 1.0)
+
+
 def test_errors_are_counted_at_every_score_with_equal_ones_together():
     found = trade_off.errors(np.array([3.0, 2.0, 2.0, 1.0, 0.0]), np.array([True, True, False, True, False]))
     assert np.transpose(found) == pytest.approx(
@@ -389,6 +400,10 @@ def test_a_claim_that_an_attack_refutes_has_a_line_in_its_area():
     figure = trade_off.drawn({"all told": (told, included), "none told": (mixed, included)}, epsilon=1.0, delta=1e-5)
     (axes,) = figure.axes
     _, *lines = axes.lines
+    assert axes.lines[0].get_xydata().tolist() == [[0, 1], [1, 0]]  # a coin's
+    assert [line.get_xydata().tolist() for line in lines] == [
+        np.transpose(trade_off.errors(scores, included)).tolist() for scores in (told, mixed)
+    ]
     inside = [(y < trade_off.least(x, 1.0, 1e-5) - 0.01).any() for x, y in (line.get_data() for line in lines)]
     assert inside == [True, False]
     (area,) = axes.collections[0].get_paths()
@@ -427,3 +442,40 @@ def test_dots_are_the_numbers_and_what_is_infinite_has_none():
     assert tuple(axes.get_xlim()) == pytest.approx((0.5 / 3, 60.0))
     above, below = (text.get_position()[1] for text in axes.texts)
     assert above > 0 > below  # so that numbers of close dots can be read
+    assert [text.xy[0] for text in axes.texts] == [0.5, 20.0]
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["one", "other"]
+    assert dots(frame[["one"]], title="").axes[0].get_legend() is None
+
+
+def test_a_figure_is_closed_so_that_a_notebook_shows_it_once():
+    included, epochs = np.array([False, True] * 5), pd.Index([1, 2], name="epochs")
+    attacks = {"": (np.arange(10.0), included)}
+    scores.drawn(attacks)
+    trade_off.drawn(attacks, epsilon=1.0, delta=1e-5)
+    dots(pd.DataFrame({"ε": [1.0]}, index=["PLD"]), title="")
+    accountants.drawn(pd.DataFrame({"pld": [1.0, 2.0]}, index=epochs), title="")
+    accountants.map_of(pd.DataFrame({"0.034": [0.1]}, index=[0.625]))
+    shuffled = {"Poisson": [1.0, 1.1], "balls and bins": [1.2, 1.3], "least": [1.4, 1.5], "at most": [2.0, 3.0]}
+    samplers.shuffled_drawn(pd.DataFrame(shuffled, index=epochs), title="")
+    assert not plt.get_fignums()
+
+
+def test_what_is_proven_is_solid_infinite_is_left_out_and_each_accountant_has_its_name():
+    frame = pd.DataFrame({"pld": [1.0, math.inf], "clt": [0.5, 0.6]}, index=pd.Index([1, 2], name="epochs"))
+    figure = accountants.drawn(frame, title="")
+    assert [line.get_linestyle() for line in figure.axes[0].lines] == ["-", "--"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PLD", "clt"]
+
+
+def test_a_tenth_of_an_epoch_is_whole_steps_and_one_at_least():
+    setting = {"noise_multiplier": 4.0, "sampling_prob": 0.3, "delta": 1e-6}
+    frame = accountants.against_epochs(**setting, epochs=[0.1, 0.5], accountants=["rdp"])
+    expected = [accounting.epsilon(**setting, steps=steps, accountant="rdp") for steps in (1, 2)]
+    assert frame["rdp"].tolist() == expected
+
+
+def test_the_map_of_the_limits_error_is_in_percent_and_has_two_sides():
+    axes = accountants.map_of(pd.DataFrame({"0.034": [-0.123]}, index=[0.625])).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["-12.3"]
+    assert axes.collections[0].get_clim() == (-20, 20)

@@ -11,6 +11,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from lib import registry, tables
 from lib.notebook import PICTURES, WIDGET, Notebook, first_figure, numbered, refresh
 from lib.run import Run
+from lib.store import folder
 
 TABLES = ", ".join(registry.names("tables"))
 
@@ -46,6 +47,19 @@ def test_both_exhibits_are_trained_within_the_minutes(monkeypatch):
     assert given == [("mnist_noise", 2.0), ("mnist_convergence", 0.5)]
 
 
+def test_no_exhibit_has_less_than_no_time(monkeypatch):
+    given, clock = [], iter([0.0, 0.0, 180.0])
+    monkeypatch.setattr("lib.notebook.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("lib.sweep.run", lambda table, *, minutes, **plan: given.append(minutes))
+    Notebook(**GOOD | {"minutes": 2.0}).run_missing()
+    assert given == [2.0, 0.0]
+
+
+@pytest.mark.parametrize("tier", ["smoke", "cpu"])
+def test_its_results_are_those_of_its_tier(tier):
+    assert Notebook(**GOOD | {"tier": tier}).store.root == folder(tier)
+
+
 def test_a_notebook_may_have_no_figure():
     assert [table.name for table in Notebook(**GOOD | {"figure": None}).exhibits] == ["mnist_noise"]
 
@@ -54,6 +68,14 @@ def test_other_rows_and_columns_take_the_place_of_the_tables():
     table = Notebook(**GOOD | {"rows": ["BN-LeNet-5"], "columns": [0.5, 2]}).table
     assert table.cells == [("BN-LeNet-5", 0.5), ("BN-LeNet-5", 2.0)]
     assert table.cell("BN-LeNet-5", 0.5, seed=0, tier="cpu", lr=0.1).weight_noise_std == 0.5
+
+
+def test_rows_and_columns_may_be_tuples_with_a_row_that_is_not_run_and_a_column_without_privacy():
+    table = tables.load("mnist_si_dpsgd")
+    rows = ("LATENT [5]", "SI-DPSGD (LeNet-5)")
+    assert rows[0] in table.not_run
+    cut = Notebook(**GOOD | {"table": table.name, "figure": None, "rows": rows, "columns": (8, None)}).table
+    assert (cut.rows, repr(cut.columns)) == (rows, "(8.0, None)")
 
 
 @pytest.mark.parametrize("name", registry.names("tables"))
@@ -87,6 +109,7 @@ def test_a_column_that_is_a_whole_number_stays_one(column):
         ({"rows": []}, "rows: expected None or a list of some of LeNet-300-100, "),
         ({"rows": [["LeNet-5"]]}, "rows: expected None or a list of some of LeNet-300-100, "),
         ({"rows": 5}, "rows: expected None or a list of some of LeNet-300-100, "),
+        ({"rows": ["LeNet-5", "LeNet-7"]}, "rows: expected None or a list of some of LeNet-300-100, "),
         ({"rows": ["LeNet-5", "LeNet-5"]}, "rows: expected None or a list of some of LeNet-300-100, "),
         ({"table": "mnist_si_dpsgd", "rows": ["LATENT [5]"]}, "rows: expected None or a list of some of DPSGD [1], "),
         ({"columns": 0.1}, "columns: expected None or numbers, as the table's 0.0, "),
@@ -123,7 +146,10 @@ def test_a_parameter_that_does_not_exist_is_refused():
     injected = '# Parameters\ntable = "mnist_noise"\nsigma = 3\n'
     with pytest.raises(ValueError, match=r"unknown parameter 'sigma'; expected some of table, figure, rows"):
         Notebook(**GOOD, history=["", 'table = "mnist_noise"', injected])
+    with pytest.raises(ValueError, match="unknown parameter 'sigma'"):
+        Notebook(**GOOD, history=["# Parameters\nseeds = 5\n", injected])
     assert Notebook(**GOOD, history=["", "sigma = 3", "# Parameters\nseeds = 5\n"])
+    assert Notebook(**GOOD, history=["", "# Mine\n# Parameters\nsigma = 3\n"])
 
 
 def test_a_notebook_that_is_executed_again_is_the_same_file(tmp_path):
@@ -135,6 +161,23 @@ def test_a_notebook_that_is_executed_again_is_the_same_file(tmp_path):
     assert path.read_bytes() == first
     (cell,) = nbformat.read(path, as_version=4).cells
     assert cell.outputs[0].data[WIDGET].model_id == cell.id
+
+
+def test_a_notebook_is_executed_where_it_stands_and_the_picture_of_it_follows(tmp_path, monkeypatch):
+    monkeypatch.setattr("lib.notebook.PICTURES", tmp_path)
+    path, picture = tmp_path / "beside.ipynb", tmp_path / "beside.png"
+    (tmp_path / "beside.txt").write_text("beside it")
+    picture.write_bytes(b"the one before")
+    cells = [
+        new_code_cell("print(open('beside.txt').read(), flush=True)\nprint('in one piece', flush=True)"),
+        new_code_cell("from IPython.display import Image\nImage(b'a figure', format='png')"),
+    ]
+    nbformat.write(new_notebook(cells=cells), path)
+    refresh(path)
+    executed = nbformat.read(path, as_version=4)
+    assert [output.text for output in executed.cells[0].outputs] == ["beside it\nin one piece\n"]
+    assert picture.read_bytes() == b"a figure"
+    assert executed.metadata.language_info == {"name": "python"}  # not of which version
 
 
 def test_notebooks_are_found_by_their_numbers():

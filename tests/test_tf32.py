@@ -91,3 +91,33 @@ def test_a_run_is_trained_without_it_and_says_so(used):
     record = train(Run(dataset="digits", model="lenet_300_100", lr=0.01, epochs=1, batch_size=256, **private))
     assert record["env"]["flags"]["tf32"] is False
     assert not tf32.is_allowed()
+
+
+ALONE = {
+    **{"a GPU's matrices": (backends.cuda.matmul, "tf32"), "a CPU's matrices": (backends.mkldnn.matmul, "bf16")},
+    **{"a GPU's convolutions": (backends.cudnn.conv, "tf32"), "a CPU's convolutions": (backends.mkldnn.conv, "bf16")},
+    **{"a GPU's LSTMs": (backends.cudnn.rnn, "tf32"), "a CPU's LSTMs": (backends.mkldnn.rnn, "bf16")},
+}
+
+
+@pytest.mark.parametrize("used", ALONE)
+def test_each_place_that_rounds_alone_is_seen_forbidden_inside_and_afterwards_as_it_was(used):
+    place, precision = ALONE[used]
+    with tf32.forbidden():
+        before, place.fp32_precision = place.fp32_precision, precision
+        assert tf32.is_allowed()
+        with tf32.forbidden():
+            assert place.fp32_precision == "ieee"
+            assert not tf32.is_allowed()
+        assert place.fp32_precision == precision
+        place.fp32_precision = before
+
+
+def test_a_place_that_follows_the_switch_for_all_follows_it_afterwards():
+    """torch answers with the switch for all where a place has none of its own."""
+    backends.fp32_precision = "tf32"
+    with tf32.forbidden():
+        pass
+    assert backends.mkldnn.conv.fp32_precision == "tf32"
+    backends.fp32_precision = "ieee"
+    assert backends.mkldnn.conv.fp32_precision == "ieee"
