@@ -9,26 +9,20 @@ from functools import partial
 
 from lib import report, tables
 from lib.claims import MISSING, Claim, Part, Verdict, cells, clear, compared, doubt, head, limited, told, verdict
+from lib.claims.public_batch_norm import BN, LN
+from lib.claims.si_dpsgd import BATCH_NORM, PAIRS
+from lib.claims.si_dpsgd_images import OWN
 from lib.store import Store
 from lib.tables import Column, Row
 
 MNIST, CIFAR10 = "mnist_si_dpsgd", "cifar10_si_dpsgd"
-EARLIER = {  # what v1 prints of others, by table; v2 has them, too, but for LATENT, which is no DPSGD
+EARLIER = {  # what v1 prints of others; v2's rows are held against the same, but for LATENT, which is no DPSGD
     MNIST: ("DPSGD [1]", "DPSGD (tensorflow privacy)", "LATENT [5]"),
     CIFAR10: ("DPSGD (TF-tutorial) [1]", "LATENT [5]"),
 }
-V1S = {
-    MNIST: ("SI-DPSGD (LeNet-5)", "SI-DPSGD (LN-LeNet-5)", "SI-DPSGD (BN-LeNet-5)"),
-    CIFAR10: (
-        "SI-DPSGD (TF-tutorial)",
-        "SI-DPSGD (ResNet-18)",
-        "SI-DPSGD (VGG-16)",
-        "SI-DPSGD (Fast-CIFAR-ResNet)",
-    ),
-}
-LN = "DPSGD (LN-LeNet-5)"
+V1S = {MNIST: (*dict(PAIRS), BATCH_NORM), CIFAR10: OWN}
 V2S = {
-    "mnist_dpsgd_bn": (LN, "DPSGD (BN-LeNet-5)"),
+    "mnist_dpsgd_bn": (LN, BN),
     "cifar10_dpsgd_bn": ("DPSGD (LN-TF-tutorial)", "DPSGD (BN-TF-tutorial)", "DPSGD (BN-VGG)"),
 }
 
