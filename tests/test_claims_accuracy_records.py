@@ -101,16 +101,17 @@ def test_below_is_not_told_while_another_row_is_missing_which_may_be_above(fill)
     assert "1 of 3 rows not stored yet" in verdict.evidence
 
 
-def test_the_best_of_three_rows_is_above_by_chance(fill):
-    """By .60 ± .1 (3): t = 6, where one comparison asks for 4.3 and three ask for 7.6."""
+@pytest.mark.parametrize("gap", [0.6, -0.9])
+def test_the_best_of_three_rows_is_above_by_chance_and_one_of_seven_epsilons_below(gap, fill):
+    """By .6 and .9 ± .1 (3): t = 6 where three comparisons ask for 7.6, and 9 where seven ask for 11.8."""
 
     def curve(row, column, seed):
-        return [97.76 + (seed - 1) * 0.1 * 3**0.5] if row == "SI-DPSGD (BN-LeNet-5)" else [50.0]
+        return [97.16 + gap + (seed - 1) * 0.1 * 3**0.5] if row == "SI-DPSGD (BN-LeNet-5)" else [50.0]
 
     store = fill(MNIST, curve, tier="paper", seeds=3)
     told = BY_NAME[V1].judge("paper", store).parts[0]
-    assert "97.76 ± 0.10 (3), 97.16 is printed" in told
-    assert told.endswith("+0.60 (not told apart)")
+    assert f"{97.16 + gap:.2f} ± 0.10 (3), 97.16 is printed" in told
+    assert told.endswith(f"{gap:+.2f} (not told apart)")
 
 
 def test_beside_v2_s_are_the_earlier_networks_as_trained_here_and_what_others_print(fill):

@@ -44,14 +44,13 @@ def _new_records(
 ) -> list[Part]:
     """Whether at each ε the best of ``own`` is above all that ``of_table`` prints of ``earlier`` rows, and is private.
 
-    That the best of several is above must be clear at 5 % ÷ their number.
+    That the best of several is above must be clear at 5 % ÷ their number; that it is below, ÷ that of the ε.
     """
     found, printed, parts = cells(table, tier, store), tables.load(of_table).printed, []
-    for column in tables.load(table).columns[1:]:
+    columns = [column for column in tables.load(table).columns[1:] if any((row, column) in printed for row in earlier)]
+    for column in columns:
         levels = {row: printed[row, column] for row in earlier if (row, column) in printed}
         stored = [row for row in own if found[row, column]["n"]]
-        if not levels:
-            continue
         highest = max(levels, key=lambda row: levels[row].mean)
         level = f"{levels[highest].text} is printed of {highest}"
         if not stored:
@@ -61,7 +60,7 @@ def _new_records(
         cell = found[best, column]
         gap = cell["mean"] - levels[highest].mean
         text = f"{head(table, column)}: {best} {told(cell)}, {level}: {gap:+.2f}"
-        if not clear(gap, cell, of=len(own)):
+        if not clear(gap, cell, of=len(own if gap >= 0 else columns)):
             parts.append((None, f"{text} (not told apart)"))
         elif gap < 0:
             why = doubt(gap, cell, whose="the row")

@@ -9,7 +9,7 @@ CLAIMS = tuple(
     Claim(
         name=f"v1's own settings reach what it prints, trained as {whose}",
         asks=f"whether LeNet-5 at the noise, clip norm, step and batch size of v1's code, trained as {whose}{how}, is "
-        "as accurate as v1 prints at ε = 0.05, the ε that these settings claim in ten epochs",
+        "as accurate as v1 prints at ε = 0.05, which v1's accountant makes of these settings in ten epochs",
         source="v1 Table 4 and its code",
         table=of_table.TABLE.name,
         judge=partial(printed_reached, of_table.TABLE.name, [(row, 0.1)]),
