@@ -114,7 +114,8 @@ def test_each_place_that_rounds_alone_is_seen_forbidden_inside_and_afterwards_as
 
 
 def test_a_place_that_follows_the_switch_for_all_follows_it_afterwards():
-    """torch answers with the switch for all where a place has none of its own."""
+    """torch answers with the switch for all where a place has none of its own, as here none is left by other tests."""
+    backends.mkldnn.conv.fp32_precision = "none"
     backends.fp32_precision = "tf32"
     with tf32.forbidden():
         pass
