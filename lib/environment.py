@@ -56,7 +56,8 @@ def describe(
             "flush_denormal": _flushes_denormal(),
             # AVX2, AVX512, …: even ratios of time depend on it
             "cpu_capability": torch.backends.cpu.get_cpu_capability() if device.type == "cpu" else None,
-            "draws": 2,  # that make one of noise, see lib.gaussian; records without it have one
+            # How it is made and added, see lib.gaussian; records without it added one float32 draw, or two ("draws")
+            "noise": "float64",
         },
     }
 

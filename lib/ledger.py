@@ -110,7 +110,7 @@ def page(store: Store) -> str:
         "Ours is mean ± standard error (number of seeds). Differences are in points and, in brackets, in standard "
         "errors of the difference, which a single run does not have. Commits are those that trained the runs, with "
         "how many; one with a + had changes. What is proven is proven under the assumptions that each record states; "
-        "† marks where a run's noise is known to be less Gaussian than that.",
+        "† marks runs that added their noise in float32: of them it is proven of real numbers.",
     ]
     for name in registry.names("tables"):
         table = tables.load(name)

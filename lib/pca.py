@@ -8,6 +8,7 @@ Everything after is post-processing.  The examples are not centred: a mean would
 import torch
 from torch import Tensor
 
+from lib import gaussian
 from lib.data import as_input
 
 
@@ -27,9 +28,8 @@ def principal_components(
         rows = as_input(part).flatten(1).double()
         rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
         covariance += rows.T @ rows
-    noise = torch.empty_like(covariance).normal_(generator=generator) * noise_multiplier
+    noised = gaussian.hide(covariance, noise_multiplier, generator)
     # One draw for each entry on or above the diagonal.  Those entries alone have sensitivity at most 1, and they are
     # the whole matrix.
-    noisy = covariance + noise.triu() + noise.triu(1).T
-    _, vectors = torch.linalg.eigh(noisy)
+    _, vectors = torch.linalg.eigh(noised.triu() + noised.triu(1).T)
     return vectors[:, -dimensions:].T.flip(0).float()

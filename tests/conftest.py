@@ -29,7 +29,7 @@ def make_record(run: Run, *accuracies: float) -> Record:
         "metrics": {name: float(accuracies[-1])},
         "privacy": made_up_privacy(run),
         "history": {"train_loss": [1.0] * len(accuracies), name: [float(a) for a in accuracies]},
-        "env": {"seconds": 1.0, "device": "a made-up CPU", "flags": {"threads": 2, "draws": 2}},
+        "env": {"seconds": 1.0, "device": "a made-up CPU", "flags": {"threads": 2, "noise": "float64"}},
     }
 
 

@@ -119,13 +119,18 @@ def test_an_older_proof_is_replaced():
     assert proven == today | {"assumes": proven["assumes"]}
 
 
-def test_noise_of_one_draw_is_told_with_what_is_known_of_its_cost():
-    """Of records from before it was two; where noise hides sums of steps, or parts of a gradient, not in numbers."""
+def test_noise_of_float32_and_of_one_draw_is_told_with_what_is_known_of_its_cost():
+    """Of older records; where noise hides sums of steps, or parts of a gradient, not all of it in numbers."""
     told, whole = [], RUNS["dpsgd, noise from ε"]
     for changes in (whole, RUNS["si_dpsgd"], whole | {"clipped": "layer"}):
         record = train(make_run(**changes))
         assert records.block(record, {})["proven"]["assumes"].endswith("counts like today's")
         flags = record["env"]["flags"]
+        del flags["noise"]
+        flags["draws"] = 2
+        assert records.block(record, {})["proven"]["assumes"].endswith(
+            "counts like today's, but for noise that was added in float32: what its last digits tell is not counted"
+        )
         for flags["draws"], flags["whole_tail"] in ((1, True), (1, False)):
             told.append(records.block(record, {})["proven"]["assumes"].partition(" for noise of one float32 draw")[2])
     training = Training(make_run(**RUNS["dpsgd, noise from ε"]), torch.device("cpu"))
@@ -189,7 +194,7 @@ def test_there_are_no_more_canaries_than_examples_nor_than_the_test_can_use(exam
 @pytest.mark.parametrize(("started", "cancelled"), [("2026-11-22T13:39:30+00:00", True), ("2026-11-23", False)])
 def test_norms_of_then_are_told(started, cancelled):
     record = train(make_run(**RUNS["dpsgd, noise from ε"]))
-    record["env"]["started"], record["env"]["flags"]["draws"] = started, 1
+    record["env"]["started"], record["env"]["flags"]["noise"] = started, "float32"
     assumed = records.block(record, {})["proven"]["assumes"]
     assert "but for norms that may have come out too small, of long vectors by up to 1e-3" in assumed
     assert ("of positions that cancel by more" in assumed) == cancelled
@@ -200,7 +205,8 @@ def test_every_proof_of_a_run_whose_noise_was_one_draw_says_so():
     costs = []
     for _, record in Store().filed():
         proven = record["privacy"]["proven"]
-        if proven and proven["epsilon"] is not None and record["env"]["flags"].get("draws") != 2:
+        flags = record["env"]["flags"]
+        if proven and proven["epsilon"] is not None and flags.get("draws") != 2 and flags.get("noise") != "float64":
             assert "has spikes from 3 of them on" in proven["assumes"], record["id"]
             told = re.search(r"adds at least (\S+) to δ", proven["assumes"])
             costs += [float(told[1])] if told and proven["epsilon"] < 8.01 else []

@@ -9,7 +9,7 @@ import torch
 from conftest import make_run
 from scipy.linalg import toeplitz
 
-from lib import accounting, methods, models
+from lib import accounting, gaussian, methods, models
 from lib.accounting import Spectrum
 from lib.run import Run
 from lib.train import train
@@ -77,17 +77,16 @@ def test_a_record_says_what_was_counted_where_examples_take_turns():
     assert "groups" not in build(banded(noise_bands=1)).privacy()["proven"]["why"]
 
 
-def test_power_one_is_si_dpsgd_step_for_step():
+def test_power_one_is_si_dpsgd_step_for_step(monkeypatch):
     """Of opposite noise: SI-DPSGD adds it to the weights, and a gradient is subtracted from them."""
     run = correlated(noise_power=1.0)
     si_dpsgd = replace(run, method="si_dpsgd", noise_power=0.0)
-    draws, ends = torch.Generator().manual_seed(0), []
+    draws, ends, normal = torch.Generator().manual_seed(0), [], gaussian._normal
     x, y = torch.rand(30, 1, 28, 28, generator=draws), torch.arange(30) % 10
     for of, sign in ((run, 1.0), (si_dpsgd, -1.0)):
         torch.manual_seed(0)
         method, model = build(of), models.build(of.model)
-        drawn = method._draw
-        method._draw = lambda parameter, std, drawn=drawn, sign=sign: sign * drawn(parameter, std)
+        monkeypatch.setattr(gaussian, "_normal", lambda like, generator, sign=sign: sign * normal(like, generator))
         optimizer = torch.optim.SGD(model.parameters(), lr=of.lr)
         for step in range(10):
             method.backward(model, x, y, step)

@@ -1,6 +1,7 @@
-"""Noise that is as good as continuous, and what it would betray if it were a single float32 draw."""
+"""Noise that hides what it is added to, and what it would betray if it were a float32, or a single draw of it."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 
 from lib import gaussian
 from lib.accounting import Event
-from lib.audit import float32_noise
+from lib.audit import float32_noise, last_digits
 from lib.layers.noised_batch_norm import NoisedBatchNorm
 from lib.methods import build
 
@@ -23,37 +24,87 @@ def draws() -> torch.Generator:
 
 
 @pytest.mark.parametrize("std", [1.0, 0.1])
-def test_it_is_normal(std):
-    noise = gaussian.fill(torch.empty(1000, 300), std, draws())
-    assert noise.dtype == torch.float32
-    assert kstest(noise.flatten().numpy(), norm(scale=std).cdf).pvalue > 1e-3
+def test_it_is_normal_and_added_to_the_total(std):
+    total = torch.linspace(-3, 3, 300_000).view(1000, 300)
+    hidden = gaussian.hide(total, std, draws())
+    assert hidden.dtype == torch.float32
+    noise = (hidden.double() - total).flatten().numpy()
+    assert kstest(noise, norm(scale=std).cdf).pvalue > 1e-3
+    assert abs(np.corrcoef(noise[:-1], noise[1:])[0, 1]) < 0.01
+    assert abs(np.corrcoef(noise[: gaussian.CHUNK // 2], noise[gaussian.CHUNK // 2 : gaussian.CHUNK])[0, 1]) < 0.03
 
 
-def test_it_is_the_sum_of_two_draws_each_of_half_the_variance():
-    noise, twin = gaussian.fill(torch.empty(1000), 2.0, draws()), draws()
-    one, other = (torch.empty(1000).normal_(0.0, math.sqrt(2), generator=twin) for _ in range(2))
-    torch.testing.assert_close(noise, one + other)
+def test_a_draw_has_the_radii_of_53_bits_and_pairs_at_right_angles():
+    noise, twin = gaussian.draw(torch.empty(1001), draws()), draws()
+    u = torch.rand(2, 501, dtype=torch.float64, generator=twin)
+    radius, angle = (-2 * torch.log1p(-u[0])).sqrt(), 2 * math.pi * u[1]
+    pairs = torch.cat([radius * angle.cos(), radius * angle.sin()])[:1001]
+    torch.testing.assert_close(noise, pairs, rtol=0, atol=1e-14)
+    assert (noise != noise.float()).all()
 
 
-def test_parts_of_a_vector_strange_strides_and_no_noise():
-    vector = torch.zeros(30_000)
-    gaussian.fill(vector[10_000:20_000].view(100, 100), 1.0, draws())
-    assert vector[:10_000].count_nonzero() == vector[20_000:].count_nonzero() == 0
-    assert vector[10_000:20_000].std() == pytest.approx(1.0, abs=0.05)
-    last = torch.empty(64, 64, 3, 3).to(memory_format=torch.channels_last)
-    assert gaussian.fill(last, 1.0, draws()).std() == pytest.approx(1.0, abs=0.05)
-    assert gaussian.fill(torch.ones(5), 0.0, draws()).tolist() == [0.0] * 5
-    assert gaussian.fill(torch.empty(0), 1.0, draws()).shape == (0,)
+def test_tensors_of_any_layout_of_none_and_without_noise():
+    last = torch.randn(64, 64, 3, 3, generator=draws()).to(memory_format=torch.channels_last)
+    hidden = gaussian.hide(last, 1.0, draws())
+    assert (hidden - last).std() == pytest.approx(1.0, abs=0.05)
+    assert torch.equal(hidden, gaussian.hide(last.contiguous(), 1.0, draws()))
+    without = gaussian.hide(last, 0.0, draws())
+    assert torch.equal(without, last)
+    assert without.data_ptr() != last.data_ptr()
+    assert gaussian.hide(torch.empty(0), 1.0, draws()).shape == (0,)
+    assert gaussian.hide(torch.tensor(2.0), 1.0, draws()).shape == ()
+
+
+@pytest.mark.parametrize("std", [1.0, 0.3, 7e-5])
+def test_a_result_depends_on_the_total_by_whole_steps_of_one_grid(std):
+    """What a sum is rounded to, all its results are moved by, exactly: to round noise comes after, as of one sum."""
+    spacing = 2.0 ** (math.frexp(std)[1] - gaussian.GRID)
+    assert std * 2.0**-32 <= spacing <= std * 2.0**-31
+    total = std * torch.randn(5000, dtype=torch.float64, generator=draws())
+    noise = gaussian.hide(torch.zeros_like(total), std, draws())
+    hidden = gaussian.hide(total, std, draws())
+    assert torch.equal(noise / spacing, (noise / spacing).round())
+    assert torch.equal(hidden - noise, (total / spacing).round() * spacing)
+    assert (hidden - noise - total).abs().max() <= spacing / 2
+
+
+def test_noise_at_hand_is_added_alike():
+    total = torch.randn(1000, generator=draws())
+    behind = gaussian.hide_behind(total, 0.7, gaussian.draw(total, draws()))
+    assert torch.equal(behind, gaussian.hide(total, 0.7, draws()))
+    assert torch.equal(gaussian.hide_behind(total, 0.0, gaussian.draw(total, draws())), total)
+
+
+class TestLastDigits:
+    SETTING: ClassVar = {"noise_multiplier": 2.0, "coordinates": 20_000, "examples": 16, "steps": 4}
+
+    def test_of_noise_that_is_added_in_float32_tell_the_two_sums_apart(self):
+        found = last_digits.attack(last_digits.in_float32, **self.SETTING)
+        assert found["with_it"] == 0
+        assert found["without"] > 100
+
+    def test_of_noise_that_is_added_on_a_grid_do_not(self):
+        found = last_digits.attack(gaussian.hide, **self.SETTING)
+        assert found["with_it"] > 100
+        assert found["without"] == pytest.approx(found["with_it"], rel=0.1)
+
+    def test_what_is_impossible_is_so_of_every_float32(self):
+        """By trying all noises near: with numbers of a few bits, multiples of 2⁻⁸, and totals much finer."""
+        total = torch.tensor([0.75 + 2.0**-20, 0.75])
+        noise = -0.75 + torch.arange(-64, 65).float() * 2.0**-24
+        y = torch.tensor([2.0**-21 + 2.0**-30, 2.0**-24])
+        made = [bool((noise + t == value).any()) for t, value in zip(total, y, strict=True)]
+        assert last_digits.impossible(y, total).tolist() == [not one for one in made] == [True, False]
 
 
 @pytest.mark.parametrize("method", ["dpsgd", "batch_clipping"])
 def test_noise_that_float32_would_round_to_a_few_numbers_is_refused(method):
-    """Two draws of N(0, 1e-45²) are 0 in nearly every entry, and what they are to hide shows."""
+    """N(0, 1e-45²) is 0 in nearly every entry, and what it is to hide shows."""
     model = nn.Linear(3, 2)
     run = make_run(**PRIVATE | {"method": method, "clip_norm": 7e-46, "batch_size": 2})
     with pytest.raises(ValueError, match=r"expected clip norm × noise multiplier of 0 or at least 1e-30; got 7e-46"):
         build(run, 4, model).backward(model, torch.ones(2, 3), torch.zeros(2, dtype=torch.int64), 0)
-    assert gaussian.fill(torch.empty(1000), gaussian.FINEST, draws()).count_nonzero() == 1000
+    assert gaussian.hide(torch.zeros(1000), gaussian.FINEST, draws()).count_nonzero() == 1000
 
 
 def test_one_draw_of_torch_has_as_many_radii_as_float32_has_uniform_numbers():
@@ -168,7 +219,7 @@ def linear() -> nn.Module:
 )
 def test_every_method_draws_its_noise_here(changes, monkeypatch):
     """Without it two runs of other seeds are one."""
-    monkeypatch.setattr(gaussian, "fill", lambda out, std, generator: out.zero_())
+    monkeypatch.setattr(gaussian, "_normal", lambda like, generator: torch.zeros_like(like, dtype=torch.float64))
     x, y, found = torch.randn(64, 4, generator=draws()), torch.arange(64) % 3, []
     for seed in range(2):
         run, model = make_run(**(PRIVATE | {"batch_size": 64, "seed": seed} | changes)), linear()
@@ -182,17 +233,17 @@ def test_every_method_draws_its_noise_here(changes, monkeypatch):
 
 def test_so_do_noised_statistics(monkeypatch):
     seen = []
-    monkeypatch.setattr(gaussian, "fill", lambda out, std, generator: seen.append(out.shape) or out.zero_())
+    monkeypatch.setattr(gaussian, "hide", lambda total, std, generator: seen.append(total.shape) or total)
     layer = NoisedBatchNorm(3)
     layer.watch(1.0)
     layer.release(expected_batch_size=8, noise_multiplier=1.0, released=3, generator=draws())
-    assert seen == [(2, 3)]
+    assert seen == [(3,), (3,)]
 
 
 def test_an_effect_is_in_units_of_one_sides_spread(monkeypatch):
     """Of Gaussian noise and the sum over the coordinates it is 1/z, what the account allows."""
     monkeypatch.setattr(float32_noise, "statistic", lambda y, shift: y.sum())
-    found = float32_noise.attack(gaussian.fill, coordinates=100, noise_multiplier=0.2, steps=500)
+    found = float32_noise.attack(float32_noise.in_float64, coordinates=100, noise_multiplier=0.2, steps=500)
     assert found["mu"] == pytest.approx(5.0, rel=0.1)
     assert found["stderr"] == math.sqrt(2 / 500)
 

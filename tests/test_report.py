@@ -193,7 +193,7 @@ def test_a_mark_of_any_run_is_told_in_the_ledger(fill):
     store = fill(table, lambda row, column, seed: [90.0], seeds=1)
     (row, column), *_ = table.cells
     second = make_record(tuning.cell_run(table, row, column, 1, "cpu", store), 90.0)
-    second["env"]["flags"]["draws"] = 1
+    second["env"]["flags"]["noise"] = "float32"
     store.write(table.name, second)
     assert "†" in ledger._privacy(SimpleNamespace(table=table.name, also=None), row, "cpu", store)
 
@@ -273,7 +273,7 @@ def test_of_a_cell_the_largest_audit_is_told_and_a_mark_of_any_run():
     of_cell = private(0, 1)
     for record, epsilon in zip(of_cell, (0.3, 0.6), strict=True):
         record["privacy"]["audited"] = {"epsilon": epsilon}
-    of_cell[1]["env"]["flags"]["draws"] = 1
+    of_cell[1]["env"]["flags"]["noise"] = "float32"
     told = _epsilons(of_cell)
     assert (told["audited"], told["mark"]) == (0.6, "†")
     assert privacy_words.of_cells([[record] for record in of_cell]).startswith("1 by pld / 1† / 0.3 to 0.6 (")
@@ -293,23 +293,27 @@ def test_where_nothing_is_claimed_nothing_is_there_to_prove():
     assert privacy_words.of_cells([private(0), [free]]).startswith("1 by pld / 1 / none (")
 
 
-NOISE = "† proven for Gaussian noise: that of 2 of 3 runs was one float32 draw, which is not quite"
-NORMS, DELTA = "a norm may have come out too small", "what that adds to δ their records say"
+NOISE = "† proven for real numbers: in 2 of 3 runs noise was added in float32, whose last digits can tell an example"
+ONE, NORMS = "of 1 the noise was a single draw, not quite Gaussian", "of 1 a norm may have come out too small"
+DELTA = "what that adds to δ their records say"
 
 
 @pytest.mark.parametrize(
-    ("one_draw", "short", "told"),
+    ("rounded", "one_draw", "short", "told"),
     [
-        (0, 0, ""),
-        (2, 0, f"{NOISE}; {DELTA}"),
-        (2, 1, f"{NOISE}; of 1 {NORMS}; {DELTA}"),
-        (0, 1, "proven for exact norms: of 1 of 3 runs one may have come out too small; by how much their records say"),
+        (0, 0, 0, ""),
+        (2, 0, 0, NOISE),
+        (2, 1, 0, f"{NOISE}; {ONE}; {DELTA}"),
+        (2, 0, 1, f"{NOISE}; {NORMS}; {DELTA}"),
+        (2, 1, 1, f"{NOISE}; {ONE}; {NORMS}; {DELTA}"),
     ],
 )
-def test_runs_that_did_not_keep_to_what_is_assumed_are_counted_among_those_with_a_proof(one_draw, short, told):
+def test_runs_that_did_not_keep_to_what_is_assumed_are_counted_among_those_with_a_proof(rounded, one_draw, short, told):
     proven, free = private(0, 1, 2), make_record(make_run(), 90.0)
+    for record in [free, *proven[:rounded]]:
+        record["env"]["flags"] = {"draws": 2}
     for record in [free, *proven[:one_draw]]:
-        record["env"]["flags"]["draws"] = 1
+        record["env"]["flags"] = {}
     for record in proven[:short]:
         record["privacy"]["proven"]["assumes"] = f"something, but for {privacy_words.SHORT}"
     assert privacy_words.of_assumptions([*proven, free]) == told
@@ -390,14 +394,15 @@ def test_a_record_from_outside_a_repository_has_a_provenance(fill, env):
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"), [({"draws": 1}, ["that of 24 of 24 runs"]), ({}, ["that of 24 of 24 runs"]), ({"draws": 2}, [])]
+    ("flags", "told"),
+    [({"draws": 2}, ["in 24 of 24 runs"]), ({}, ["in 24 of 24 runs"]), ({"noise": "float64"}, [])],
 )
-def test_proofs_of_runs_whose_noise_was_one_draw_are_told(flags, told, fill, env):
+def test_proofs_of_runs_whose_noise_was_added_in_float32_are_told(flags, told, fill, env):
     env["flags"] |= flags
     table = tables.load("mnist_dp_batches")
     text = report.text(table, "cpu", fill(table, lambda row, column, seed: [90.0], seeds=2))
     assert ("0.5 by pld / 0.5† / none" in text) == bool(told)
-    assert re.findall(r"^† proven for Gaussian noise: (that of \d+ of \d+ runs)", text, re.MULTILINE) == told
+    assert re.findall(r"^† proven for real numbers: (in \d+ of \d+ runs)", text, re.MULTILINE) == told
 
 
 def test_the_readme_must_have_the_marks_once_each(fill):

@@ -48,7 +48,7 @@ WITH_TORCH = {
     },
     "data": set(),
     "preprocessing": {"data"},
-    "pca": {"data"},
+    "pca": {"data", "gaussian"},
     "environment": {"tf32"},
     "train": {
         *("data", "environment", "generators", "grads", "layers", "lease", "methods", "models", "pca"),

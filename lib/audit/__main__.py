@@ -1,5 +1,5 @@
-"""``python -m lib.audit sensitivity`` (or ``batch_clipping``, ``float32_noise``, ``mislabelled``, ``records``, ``v1``):
-attack, and store what is found."""
+"""``python -m lib.audit sensitivity`` (or ``batch_clipping``, ``float32_noise``, ``last_digits``, ``mislabelled``,
+``records``, ``v1``): attack, and store what is found."""
 
 import argparse
 import time
@@ -9,13 +9,14 @@ import torch
 from tqdm import tqdm
 
 from lib import data, environment, store, tables
-from lib.audit import batch_clipping, float32_noise, mislabelled, normalisation, records, v1
+from lib.audit import batch_clipping, float32_noise, last_digits, mislabelled, normalisation, records, v1
 from lib.train.pretrained import PretrainedError
 
 ON_MNIST = ("batch_clipping", "mislabelled", "sensitivity")  # the others take no data
 MEASURED = {
     "batch_clipping": batch_clipping.measure,
     "float32_noise": float32_noise.measure,
+    "last_digits": last_digits.measure,
     "mislabelled": mislabelled.measure,
     "sensitivity": normalisation.measure,
     "v1": v1.measure,

@@ -79,6 +79,9 @@ def _of_then(record: Record, training: Training) -> str:
     commit = (record["env"].get("git_commit") or "unknown")[:7] + "+" * bool(record["env"].get("dirty"))
     assumed = f"; the code of commit {commit}, which trained it, clips, draws and counts like today's"
     flags, run = record["env"]["flags"], training.run
+    if flags.get("noise") == "float64":
+        return assumed
+    assumed += ", but for noise that was added in float32: what its last digits tell is not counted"
     if flags.get("draws") == 2:
         return assumed
     if not flags.get("whole_tail"):

@@ -99,8 +99,7 @@ def ours(implementation: str, name: str, size: int, device: torch.device) -> Ste
     def once() -> None:
         total, _ = clipped_sum(model, cross_entropy, x, y, clip_norm=CLIP_NORM, **how)
         for parameter, gradient in zip(model.parameters(), total.values(), strict=True):
-            draw = gaussian.fill(torch.empty_like(gradient), NOISE_MULTIPLIER * CLIP_NORM, noise)
-            parameter.grad = gradient.add_(draw).div_(size)
+            parameter.grad = gaussian.hide(gradient, NOISE_MULTIPLIER * CLIP_NORM, noise).div_(size)
         optimizer.step()
 
     return once

@@ -65,11 +65,11 @@ class NoisedBatchNorm(nn.Module):
         replaced the means move by up to 2 S_µ and the squares by no more: the 2 of the event's sensitivity covers both.
         """
         std = noise_multiplier * math.sqrt(2 * released)
-        noise = gaussian.fill(torch.empty_like(self.sums), std, generator)
-        for row, sensitivity in zip(noise, sensitivities(self.clip_norm, expected_batch_size), strict=True):
-            gaussian.check_std(std * sensitivity)
-            row *= sensitivity
-        mean, square = self.sums / expected_batch_size + noise
+        moved = sensitivities(self.clip_norm, expected_batch_size)
+        mean, square = (
+            gaussian.hide(row, std * sensitivity, generator)
+            for row, sensitivity in zip(self.sums / expected_batch_size, moved, strict=True)
+        )
         variance = (square - mean.square()).clamp(min=LEAST_VARIANCE)
         self.mean.lerp_(mean, MOMENTUM)
         self.variance.lerp_(variance, MOMENTUM)

@@ -84,14 +84,12 @@ class BatchClipping(DPSGD):
         total, z, groups = self._summed(model, x, y, step), self.noise_multiplier(step), self.grouped(model, step)
 
         def std(name: str) -> float:
-            of_name = z * groups.reach(name) if z else 0.0
-            gaussian.check_std(of_name)
-            return of_name
+            return z * groups.reach(name) if z else 0.0
 
-        gaussian.fill(self._noised, 1.0, self._noise)
-        for name, part in zip(groups.stretches, self._noised.split(list(groups.stretches.values())), strict=True):
-            part.mul_(std(name))
-        self._noised.add_(total).div_(self._divisor)
+        parts = (vector.split(list(groups.stretches.values())) for vector in (self._noised, total))
+        for name, noised, part in zip(groups.stretches, *parts, strict=True):
+            noised.copy_(gaussian.hide(part, std(name), self._noise))
+        self._noised.div_(self._divisor)
         for name, parameter in groups.parameters.items():
             parameter.grad = self._parts[name]
             if self._converged:

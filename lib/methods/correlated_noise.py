@@ -57,18 +57,16 @@ class CorrelatedNoise(DPSGD):
         self._step = step
         super().leave(model, total, step)
 
-    def noise(self, name: str, parameter: Tensor, std: float) -> Tensor:
-        gaussian.check_std(std)  # which multiplies what is drawn
-        fresh, kept = self._draw(parameter, 1.0), len(self._oldest_first)
-        if not kept:
-            return std * fresh
-        if name not in self._past:
-            self._past[name] = parameter.new_zeros(kept, parameter.numel())
-        past = self._past[name]
-        by_row = self._oldest_first.roll(self._step)  # as the draw of step t lies in row t % kept
-        correlated = fresh + (by_row @ past).view_as(parameter)
-        past[self._step % kept] = (correlated if self._recursive else fresh).flatten()
-        return std * correlated
+    def hidden(self, name: str, total: Tensor, std: float) -> Tensor:
+        noise, kept = gaussian.draw(total, self._noise), len(self._oldest_first)
+        if kept:
+            if name not in self._past:
+                self._past[name] = total.new_zeros(kept, total.numel())
+            past = self._past[name]
+            by_row = self._oldest_first.roll(self._step)  # as the draw of step t lies in row t % kept
+            fresh, noise = noise, noise + (by_row @ past).view_as(total)
+            past[self._step % kept] = (noise if self._recursive else fresh).flatten()
+        return gaussian.hide_behind(total, std, noise)
 
 
 def build(run: Run, examples: int, model: nn.Module) -> CorrelatedNoise:

@@ -28,9 +28,9 @@ from lib.run import Run
 
 ROWS = {"cpu": 512, "cuda": 4096}  # in one pass, where every example brings its public ones
 ASSUMES = (
-    "batches drawn as the sampler says, floating-point sums as good as exact and noise as Gaussian, data set size, "
-    "number of classes and settings public; the seed and the data's hash, which are published here so that runs can be "
-    "repeated, secret, and the seed that of no other run; "
+    "batches drawn as the sampler says, floating-point sums of clipped gradients as good as exact and noise as "
+    "Gaussian, data set size, number of classes and settings public; the seed and the data's hash, which are published "
+    "here so that runs can be repeated, secret, and the seed that of no other run; "
     "the search for the settings, whichever examples judged it, the accuracies on those that its records hold, and the "
     "time and memory that every record tells, are not counted"
 )
@@ -154,14 +154,13 @@ class DPSGD(Method):
         std = self.noise_std(step)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                parameter.grad = self.noise(name, parameter, std).add_(total[name]).div_(self.run.batch_size)
+                # In the parameter's own layout, which torch's fused optimisers take for granted on a CPU.
+                hidden = torch.empty_like(parameter).copy_(self.hidden(name, total[name], std))
+                parameter.grad = hidden.div_(self.run.batch_size)
 
-    def noise(self, name: str, parameter: Tensor, std: float) -> Tensor:
-        """What hides this step's sum in ``parameter``, called ``name``; a tensor that is nobody else's."""
-        return self._draw(parameter, std)
-
-    def _draw(self, parameter: Tensor, std: float) -> Tensor:
-        return gaussian.fill(torch.empty_like(parameter), std, self._noise).detach()
+    def hidden(self, name: str, total: Tensor, std: float) -> Tensor:
+        """This step's sum in the parameter ``name`` with the noise that hides it, a tensor that is nobody else's."""
+        return gaussian.hide(total, std, self._noise)
 
     def privacy(self) -> dict[str, Any]:
         run = self.run

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lib import accounting
+from lib import accounting, gaussian
 from lib.methods._statistics import MIXED
 from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, check_norm, finite
 from lib.methods.dpsgd import may_differ as may_differ
@@ -61,7 +61,7 @@ class SIDPSGD(DPSGD):
     @torch.no_grad()
     def _noise_weights(self, model: nn.Module, std: float) -> None:
         for parameter in _trained(model):
-            parameter.add_(self._draw(parameter, std))
+            parameter.copy_(gaussian.hide(parameter, std, self._noise))
 
     @contextmanager
     def tested(self, model: nn.Module) -> Iterator[None]:

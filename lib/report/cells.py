@@ -21,8 +21,8 @@ def private_cells(tier: str, store: Store) -> pd.DataFrame:
 
     ``claimed`` by the run's own accountant.  ``recomputed``: the same claim counted well, by today's RDP where SI-DPSGD
     is taken for DPSGD, and elsewhere as ``proven``: the largest of the cell's records, NaN where there is none.
-    ``audited``: the largest, NaN where nothing was attacked.  ``mark``: † where the noise of one of them was less
-    Gaussian than its proof takes it for.
+    ``audited``: the largest, NaN where nothing was attacked.  ``mark``: † where the noise of one of them was added
+    in float32, which may tell more than its proof says.
     """
     lines = []
     for name in registry.names("tables"):
@@ -71,7 +71,7 @@ def _epsilons(of_cell: list[Record]) -> dict[str, float | str | None]:
         "recomputed": _as_dpsgd(blocks[0]) if of_cell[0]["run"]["method"] == "si_dpsgd" else proven,
         "proven": proven,
         "audited": max(audited, default=None),
-        "mark": privacy_words.MARK * any(map(privacy_words.of_one_draw, of_cell)),
+        "mark": privacy_words.MARK * any(map(privacy_words.in_float32, of_cell)),
     }
 
 

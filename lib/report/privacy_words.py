@@ -5,8 +5,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from lib.record import Record
 
-MARK = "†"  # on what is proven for noise that is more Gaussian than the run's was
+MARK = "†"  # on what is proven for noise that hides more than the run's, in float32, did
 SHORT = "norms that may have come out too small"  # as :mod:`lib.audit.records` words it
+DELTA = ("what that adds to δ their records say",)
 UNBOUNDED = "∞"  # a claim that is stored as null: its accountant finds no bound
 
 
@@ -18,7 +19,7 @@ def of_cell(records: list[Record]) -> str:
         claimed = _claimed(list(block["claimed"].items()))
         proven, audited = block["proven"], block["audited"]
         answers[
-            f"{claimed} / {_range([proven['epsilon']], at_most)}{MARK * of_one_draw(record)} / "
+            f"{claimed} / {_range([proven['epsilon']], at_most)}{MARK * in_float32(record)} / "
             f"{_range([audited and audited['epsilon']], at_least)} ({proven['why']})"
         ] = None
     return "; ".join(answers)
@@ -38,7 +39,7 @@ def of_cells(cells: list[list[Record]]) -> str:
     parts = [
         _claimed(claims),
         _range([block["proven"]["epsilon"] for block in blocks if block["claimed"] or not claims], at_most)
-        + MARK * any(of_one_draw(record) for cell in cells for record in cell),
+        + MARK * any(in_float32(record) for cell in cells for record in cell),
         _range(audits or [None], at_least),
     ]
     reasons = dict.fromkeys(block["proven"]["why"].split("; for a linear loss")[0] for block in blocks)
@@ -49,23 +50,22 @@ def of_assumptions(records: list[Record]) -> str:
     """Of how many of the runs with a proven ε it is known that they did not keep to what the proof assumes of the noise
     and of the norms; "" if of none."""
     proven = [r for r in records if r["privacy"]["noise_multiplier"] and r["privacy"]["proven"]["epsilon"] is not None]
-    one_draw = sum(of_one_draw(record) for record in proven)
-    short = sum(SHORT in record["privacy"]["proven"]["assumes"] for record in proven)
-    if not one_draw:
-        told = f"proven for exact norms: of {short} of {len(proven)} runs one may have come out too small"
-        return f"{told}; by how much their records say" if short else ""
-    norms = f"; of {short} a norm may have come out too small" if short else ""
-    return (
-        f"{MARK} proven for Gaussian noise: that of {one_draw} of {len(proven)} runs was one float32 draw, which is "
-        f"not quite{norms}; what that adds to δ their records say"
-    )
+    rounded = [record for record in proven if in_float32(record)]
+    if not rounded:
+        return ""
+    one_draw = sum(record["env"]["flags"].get("draws") != 2 for record in rounded)
+    short = sum(SHORT in record["privacy"]["proven"]["assumes"] for record in rounded)
+    more = {"the noise was a single draw, not quite Gaussian": one_draw, "a norm may have come out too small": short}
+    known = [f"of {runs} {what}" for what, runs in more.items() if runs]
+    added = f"in {len(rounded)} of {len(proven)} runs noise was added in float32, whose last digits can tell an example"
+    return "; ".join([f"{MARK} proven for real numbers: {added}", *known, *DELTA * bool(known)])
 
 
-def of_one_draw(record: Record) -> bool:
-    """Whether the noise of a run with a proven ε was one float32 draw."""
+def in_float32(record: Record) -> bool:
+    """Whether the noise of a run with a proven ε was added in float32, which may show an example by its last digits."""
     privacy = record["privacy"]
     noised = privacy["noise_multiplier"] and privacy["proven"]["epsilon"] is not None
-    return bool(noised) and record["env"]["flags"].get("draws") != 2
+    return bool(noised) and record["env"]["flags"].get("noise") != "float64"
 
 
 def at_least(epsilon: float) -> str:
