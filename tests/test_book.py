@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from lib import book, claims, figures, ledger, registry, report, tables
+from lib import book, claims, figures, ledger, registry, report, reproduce, tables
 from lib.book._formulas import with_formulas
 from lib.figures import gradient_norms
 from lib.notebook import WIDGET
@@ -164,3 +164,12 @@ def test_every_module_has_a_page_of_its_own(tmp_path, page):
 
 def test_the_report_names_the_command_that_writes_it():
     assert "`make report`" in ledger.page(Store("nowhere"))
+
+
+def test_every_formula_of_the_notebooks_is_set():
+    r"""Those of \mathcal N, \frac1L and their like, whose arguments have no braces, too."""
+    notebooks = [nbformat.read(path, as_version=4) for path in reproduce.FOLDER.glob("*.ipynb")]
+    cells = (cell for notebook in notebooks for cell in notebook.cells)
+    page = with_formulas("\n".join(cell.source for cell in cells if cell.cell_type == "markdown"))
+    assert page.count('<img class="tex"') > 300
+    assert re.findall(r'<code class="tex">.*?</code>', page) == []

@@ -9,8 +9,16 @@ from io import BytesIO
 from matplotlib.mathtext import math_to_image
 
 CODE_OR_FORMULA = re.compile(r"(```.*?```|`[^`\n]+`)|\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
-# What matplotlib has under another name or does without.
-SPELT = {r"\Big": "", r"\big": "", r"\tfrac": r"\frac", r"\top": "T", r"\le ": r"\leq ", r"\ge ": r"\geq "}
+# What matplotlib has under another name, does without, or wants in braces, in this order.
+SPELT = {
+    r"\\[Bb]ig(?![A-Za-z])": "",
+    r"\\tfrac": r"\\frac",
+    r"\\top(?![A-Za-z])": "T",
+    r"\\([lg]e)(?![A-Za-z])": r"\\\1q",
+    r"\\[lr]Vert": r"\\Vert",
+    r"\\(mathcal|sqrt) ?(\w|\\[A-Za-z]+)": r"\\\1{\2}",
+    r"\\frac(\w)(\w)": r"\\frac{\1}{\2}",
+}
 
 
 def with_formulas(markdown: str) -> str:
@@ -28,9 +36,9 @@ def _replaced(found: re.Match) -> str:
 
 @cache
 def _picture(tex: str) -> str:
-    spelt = re.sub(r"\\text\{([^}]*)\}", lambda m: r"\mathrm{" + m[1].replace(" ", r"\ ") + "}", tex)
-    for name, ours in SPELT.items():
-        spelt = spelt.replace(name, ours)
+    spelt = re.sub(r"\\text\{([^}]*)\}", _upright, tex)
+    for pattern, ours in SPELT.items():
+        spelt = re.sub(pattern, ours, spelt)
     buffer = BytesIO()
     try:
         depth = math_to_image(f"${spelt}$", buffer, dpi=72, format="svg")
@@ -39,3 +47,9 @@ def _picture(tex: str) -> str:
     data = base64.b64encode(buffer.getvalue()).decode()
     style = f"vertical-align: -{depth:.1f}pt"
     return f'<img class="tex" style="{style}" alt="{escape(tex)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def _upright(text: re.Match) -> str:
+    """Words with their spaces; what stands between $ in them is a formula again."""
+    parts = text[1].split("$")
+    return "".join(part if i % 2 else r"\mathrm{" + part.replace(" ", r"\ ") + "}" for i, part in enumerate(parts))
