@@ -24,7 +24,7 @@ from torch import Tensor
 
 FINEST = 1e-30  # far above the smallest numbers of float32, to which the sum is rounded in the end
 GRID = 32  # bits below the power of two next above a standard deviation
-CHUNK = 1 << 15  # coordinates whose noise a CPU makes at once, within its cache
+CHUNK = 1 << 15  # coordinates that a CPU hides at once, within its cache
 
 
 def hide(total: Tensor, std: float, generator: torch.Generator) -> Tensor:
@@ -33,20 +33,20 @@ def hide(total: Tensor, std: float, generator: torch.Generator) -> Tensor:
     ``ValueError`` for noise that float32 cannot hold.
     """
     check_std(std)
-    hidden = torch.empty_like(total, memory_format=torch.contiguous_format)
-    for part, into in zip(_chunks(total), _chunks(hidden), strict=True):
-        into.copy_(_on_grid(part, std, _normal(part, generator) if std else None))
-    return hidden
+    return _chunk_by_chunk(total, std, (_normal(part, generator).mul_(std) for part in _chunks(total)))
 
 
-def hide_behind(total: Tensor, std: float, noise: Tensor) -> Tensor:
-    """The same with a ``noise`` of unit variance, of :func:`draw`, that is at hand; it is used up."""
+def hide_behind(total: Tensor, noise: Tensor, std: float) -> Tensor:
+    """The same with ``noise`` that is at hand, made of what :func:`draw` drew; it is used up.
+
+    ``std`` is that of its entries; 0: there is none.
+    """
     check_std(std)
-    return _on_grid(total, std, noise)
+    return _chunk_by_chunk(total, std, _chunks(noise))
 
 
 def draw(like: Tensor, generator: torch.Generator) -> Tensor:
-    """N(0, 1) in float64, of ``like``'s shape and on its device: those that :func:`hide` adds to it."""
+    """N(0, 1) in float64, of ``like``'s shape and on its device: what :func:`hide` adds to it where std is 1."""
     return torch.cat([_normal(part, generator) for part in _chunks(like)]).view(like.shape)
 
 
@@ -64,12 +64,15 @@ def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
     return torch.stack([angle.cos(), angle.sin_()]).mul_(radius).view(-1)[: len(like)]
 
 
-def _on_grid(total: Tensor, std: float, noise: Tensor | None) -> Tensor:
+def _chunk_by_chunk(total: Tensor, std: float, noise: Iterator[Tensor]) -> Tensor:
     if not std:
         return total.clone()
     spacing = 2.0 ** (math.frexp(std)[1] - GRID)  # a power of two: only roundings round
-    rounded = total.to(torch.float64, copy=True).div_(spacing).round_()
-    return noise.mul_(std / spacing).round_().add_(rounded).mul_(spacing).to(total.dtype)
+    hidden = torch.empty_like(total, memory_format=torch.contiguous_format)
+    for part, of_part, into in zip(_chunks(total), noise, _chunks(hidden), strict=True):
+        rounded = part.to(torch.float64, copy=True).div_(spacing).round_()
+        into.copy_(of_part.div_(spacing).round_().add_(rounded).mul_(spacing))
+    return hidden
 
 
 def _chunks(x: Tensor) -> Iterator[Tensor]:

@@ -70,9 +70,9 @@ def test_a_result_depends_on_the_total_by_whole_steps_of_one_grid(std):
 
 def test_noise_at_hand_is_added_alike():
     total = torch.randn(1000, generator=draws())
-    behind = gaussian.hide_behind(total, 0.7, gaussian.draw(total, draws()))
+    behind = gaussian.hide_behind(total, gaussian.draw(total, draws()).mul_(0.7), 0.7)
     assert torch.equal(behind, gaussian.hide(total, 0.7, draws()))
-    assert torch.equal(gaussian.hide_behind(total, 0.0, gaussian.draw(total, draws())), total)
+    assert torch.equal(gaussian.hide_behind(total, gaussian.draw(total, draws()), 0.0), total)
 
 
 class TestLastDigits:

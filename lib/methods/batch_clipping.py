@@ -86,9 +86,10 @@ class BatchClipping(DPSGD):
         def std(name: str) -> float:
             return z * groups.reach(name) if z else 0.0
 
-        parts = (vector.split(list(groups.stretches.values())) for vector in (self._noised, total))
-        for name, noised, part in zip(groups.stretches, *parts, strict=True):
-            noised.copy_(gaussian.hide(part, std(name), self._noise))
+        vectors = (self._noised, total, gaussian.draw(total, self._noise))
+        parts = (vector.split(list(groups.stretches.values())) for vector in vectors)
+        for name, noised, part, noise in zip(groups.stretches, *parts, strict=True):
+            noised.copy_(gaussian.hide_behind(part, noise.mul_(std(name)), std(name)))
         self._noised.div_(self._divisor)
         for name, parameter in groups.parameters.items():
             parameter.grad = self._parts[name]

@@ -51,22 +51,21 @@ class CorrelatedNoise(DPSGD):
         self._recursive = not in_order
         weights = np.trim_zeros((-self.spectrum.strategy if self._recursive else self.spectrum.noise)[1:], "b")
         self._oldest_first = next(model.parameters()).new_tensor(weights[::-1].copy())
-        self._past: dict[str, Tensor] = {}  # (bands − 1, parameters) of unit noise, the oldest overwritten
+        self._past: Tensor | None = None  # (bands − 1, parameters) of unit noise, the oldest overwritten
 
     def leave(self, model: nn.Module, total: Mapping[str, Tensor], step: int) -> None:
         self._step = step
         super().leave(model, total, step)
 
-    def hidden(self, name: str, total: Tensor, std: float) -> Tensor:
+    def hidden(self, total: Tensor, std: float) -> Tensor:
         noise, kept = gaussian.draw(total, self._noise), len(self._oldest_first)
         if kept:
-            if name not in self._past:
-                self._past[name] = total.new_zeros(kept, total.numel())
-            past = self._past[name]
+            if self._past is None:
+                self._past = total.new_zeros(kept, len(total))
             by_row = self._oldest_first.roll(self._step)  # as the draw of step t lies in row t % kept
-            fresh, noise = noise, noise + (by_row @ past).view_as(total)
-            past[self._step % kept] = (noise if self._recursive else fresh).flatten()
-        return gaussian.hide_behind(total, std, noise)
+            fresh, noise = noise, noise + by_row @ self._past
+            self._past[self._step % kept] = noise if self._recursive else fresh
+        return gaussian.hide_behind(total, noise.mul_(std), std)
 
 
 def build(run: Run, examples: int, model: nn.Module) -> CorrelatedNoise:

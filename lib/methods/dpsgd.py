@@ -151,15 +151,14 @@ class DPSGD(Method):
 
     def leave(self, model: nn.Module, total: Mapping[str, Tensor], step: int) -> None:
         """Leave in every parameter's ``grad`` what the optimiser is to follow: ĝ of :meth:`summed`."""
-        std = self.noise_std(step)
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                # In the parameter's own layout, which torch's fused optimisers take for granted on a CPU.
-                hidden = torch.empty_like(parameter).copy_(self.hidden(name, total[name], std))
-                parameter.grad = hidden.div_(self.run.batch_size)
+        trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        hidden = self.hidden(as_vector([total[name] for name in trained]), self.noise_std(step))
+        for parameter, part in parts(hidden.div_(self.run.batch_size), list(trained.values())):
+            # In the parameter's own layout, which torch's fused optimisers take for granted on a CPU.
+            parameter.grad = part if parameter.is_contiguous() else torch.empty_like(parameter).copy_(part)
 
-    def hidden(self, name: str, total: Tensor, std: float) -> Tensor:
-        """This step's sum in the parameter ``name`` with the noise that hides it, a tensor that is nobody else's."""
+    def hidden(self, total: Tensor, std: float) -> Tensor:
+        """This step's sum, one vector, with the noise that hides it; a tensor that is nobody else's."""
         return gaussian.hide(total, std, self._noise)
 
     def privacy(self) -> dict[str, Any]:
@@ -204,6 +203,16 @@ class DPSGD(Method):
             "proven": proven,
             "audited": None,
         }
+
+
+def as_vector(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().flatten() for tensor in tensors])
+
+
+def parts(vector: Tensor, tensors: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Each of ``tensors`` with its part of :func:`as_vector`, a view of its shape."""
+    of_each = vector.split([tensor.numel() for tensor in tensors])
+    return [(tensor, part.view(tensor.shape)) for tensor, part in zip(tensors, of_each, strict=True)]
 
 
 def finite(epsilon: float) -> float | None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from lib import accounting, gaussian
 from lib.methods._statistics import MIXED
-from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, check_norm, finite
+from lib.methods.dpsgd import CLIPPED_AND_NOISED, DPSGD, as_vector, check_norm, finite, parts
 from lib.methods.dpsgd import may_differ as may_differ
 from lib.run import Run
 
@@ -35,8 +35,8 @@ class SIDPSGD(DPSGD):
         super().__init__(run, examples, model)
         self._means: list[Tensor] = []
         self._std = 0.0
-        first = torch.cat([parameter.detach().flatten() for parameter in _trained(model)])
-        self._rounding = torch.finfo(torch.float32).eps * float(torch.linalg.vector_norm(first))
+        first = torch.linalg.vector_norm(as_vector(_trained(model)))
+        self._rounding = torch.finfo(torch.float32).eps * float(first)
 
     def backward(self, model: nn.Module, x: Tensor, y: Tensor, step: int) -> None:
         if step == 0 and self.run.first_weights == "noised":
@@ -60,8 +60,9 @@ class SIDPSGD(DPSGD):
 
     @torch.no_grad()
     def _noise_weights(self, model: nn.Module, std: float) -> None:
-        for parameter in _trained(model):
-            parameter.copy_(gaussian.hide(parameter, std, self._noise))
+        trained = _trained(model)
+        for parameter, noised in parts(gaussian.hide(as_vector(trained), std, self._noise), trained):
+            parameter.copy_(noised)
 
     @contextmanager
     def tested(self, model: nn.Module) -> Iterator[None]:
