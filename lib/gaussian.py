@@ -24,7 +24,7 @@ from torch import Tensor
 
 FINEST = 1e-30  # far above the smallest numbers of float32, to which the sum is rounded in the end
 GRID = 32  # bits below the power of two next above a standard deviation
-CHUNK = 1 << 15  # coordinates that a CPU hides at once, within its cache
+CHUNK = 1 << 16  # coordinates that a CPU hides at once, within its cache
 
 
 def hide(total: Tensor, std: float, generator: torch.Generator) -> Tensor:

@@ -98,8 +98,9 @@ def ours(implementation: str, name: str, size: int, device: torch.device) -> Ste
 
     def once() -> None:
         total, _ = clipped_sum(model, cross_entropy, x, y, clip_norm=CLIP_NORM, **how)
-        for parameter, gradient in zip(model.parameters(), total.values(), strict=True):
-            parameter.grad = gaussian.hide(gradient, NOISE_MULTIPLIER * CLIP_NORM, noise).div_(size)
+        hidden = gaussian.hide(as_vector(list(total.values())), NOISE_MULTIPLIER * CLIP_NORM, noise)
+        for parameter, part in parts(hidden.div_(size), list(model.parameters())):
+            parameter.grad = part
         optimizer.step()
 
     return once
