@@ -17,7 +17,7 @@ a 10⁻⁵ of C at a noise multiplier of 10 and ten million coordinates.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -27,22 +27,34 @@ GRID = 32  # bits below the power of two next above a standard deviation
 CHUNK = 1 << 16  # coordinates that a CPU hides at once, within its cache
 
 
-def hide(total: Tensor, std: float, generator: torch.Generator) -> Tensor:
-    """``total`` + N(0, std²), a tensor of its own; without noise a copy.
+def hide(total: Tensor, std: float | Sequence[tuple[int, float]], generator: torch.Generator) -> Tensor:
+    """``total`` + N(0, std²), a tensor of its own; where ``std`` is 0 a copy.
 
-    ``ValueError`` for noise that float32 cannot hold.
+    Stretches of ``total`` may have an ``std`` each, (entries, std) in order.  ``ValueError`` for noise that float32
+    cannot hold.
     """
-    check_std(std)
-    return _chunk_by_chunk(total, std, (_normal(part, generator).mul_(std) for part in _chunks(total)))
+    stretches = [(total.numel(), std)] if isinstance(std, int | float) else list(std)
+    hidden = torch.empty_like(total, memory_format=torch.contiguous_format)
+    left, std = stretches.pop(0) if stretches else (0, 0.0)
+    for part, into in zip(_chunks(total), _chunks(hidden), strict=True):
+        noise, done = _normal(part, generator), 0
+        while done < len(part):
+            while not left:
+                left, std = stretches.pop(0)
+            piece = slice(done, done + min(left, len(part) - done))
+            into[piece] = hide_behind(part[piece], noise[piece].mul_(std), std)
+            done, left = piece.stop, left - (piece.stop - done)
+    return hidden
 
 
 def hide_behind(total: Tensor, noise: Tensor, std: float) -> Tensor:
-    """The same with ``noise`` that is at hand, made of what :func:`draw` drew; it is used up.
-
-    ``std`` is that of its entries; 0: there is none.
-    """
+    """The same with ``noise`` that is at hand, made of what :func:`draw` drew, of that ``std``; it is used up."""
     check_std(std)
-    return _chunk_by_chunk(total, std, _chunks(noise))
+    if not std:
+        return total.clone()
+    spacing = 2.0 ** (math.frexp(std)[1] - GRID)  # a power of two: only roundings round
+    rounded = total.to(torch.float64, copy=True).div_(spacing).round_()
+    return noise.div_(spacing).round_().add_(rounded).mul_(spacing).to(total.dtype)
 
 
 def draw(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -62,17 +74,6 @@ def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
     radius = uniform[0].neg_().log1p_().mul_(-2.0).sqrt_()  # of 1 − u, which is not 0
     angle = uniform[1].mul_(2 * math.pi)
     return torch.stack([angle.cos(), angle.sin_()]).mul_(radius).view(-1)[: len(like)]
-
-
-def _chunk_by_chunk(total: Tensor, std: float, noise: Iterator[Tensor]) -> Tensor:
-    if not std:
-        return total.clone()
-    spacing = 2.0 ** (math.frexp(std)[1] - GRID)  # a power of two: only roundings round
-    hidden = torch.empty_like(total, memory_format=torch.contiguous_format)
-    for part, of_part, into in zip(_chunks(total), noise, _chunks(hidden), strict=True):
-        rounded = part.to(torch.float64, copy=True).div_(spacing).round_()
-        into.copy_(of_part.div_(spacing).round_().add_(rounded).mul_(spacing))
-    return hidden
 
 
 def _chunks(x: Tensor) -> Iterator[Tensor]:

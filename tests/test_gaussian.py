@@ -68,6 +68,18 @@ def test_a_result_depends_on_the_total_by_whole_steps_of_one_grid(std):
     assert (hidden - noise - total).abs().max() <= spacing / 2
 
 
+def test_stretches_have_noise_of_their_own_wherever_they_end(monkeypatch):
+    monkeypatch.setattr(gaussian, "CHUNK", 100)
+    total, stretches = torch.ones(250), [(30, 2.0), (0, 5.0), (90, 0.0), (100, 1e-3), (30, 7.0)]
+    noise = gaussian.draw(total, draws())
+    hidden = gaussian.hide(total, stretches, draws())
+    stds = torch.repeat_interleave(torch.tensor([std for _, std in stretches]), torch.tensor([n for n, _ in stretches]))
+    torch.testing.assert_close(hidden - 1, (stds * noise).float(), rtol=1e-6, atol=1e-7)
+    assert torch.equal(hidden[30:120], total[30:120])
+    with pytest.raises(ValueError, match="expected clip norm × noise multiplier of 0 or at least 1e-30; got 1e-31"):
+        gaussian.hide(total, [(125, 1.0), (125, 1e-31)], draws())
+
+
 def test_noise_at_hand_is_added_alike():
     total = torch.randn(1000, generator=draws())
     behind = gaussian.hide_behind(total, gaussian.draw(total, draws()).mul_(0.7), 0.7)

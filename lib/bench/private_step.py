@@ -18,7 +18,7 @@ from lib.bench import Numbers, Step, peak_memory, ratios
 from lib.generators import generator, seed_for
 from lib.grads import clipped_sum
 from lib.layers import NoisyLSTM
-from lib.methods.dpsgd import MICROBATCH, cross_entropy
+from lib.methods.dpsgd import MICROBATCH, as_vector, cross_entropy, parts
 
 CLIP_NORM, NOISE_MULTIPLIER, LR = 1.0, 1.0, 0.1
 NETWORKS = {  # batch size and rounds; a smaller batch where a step takes seconds on a CPU

@@ -86,11 +86,8 @@ class BatchClipping(DPSGD):
         def std(name: str) -> float:
             return z * groups.reach(name) if z else 0.0
 
-        vectors = (self._noised, total, gaussian.draw(total, self._noise))
-        parts = (vector.split(list(groups.stretches.values())) for vector in vectors)
-        for name, noised, part, noise in zip(groups.stretches, *parts, strict=True):
-            noised.copy_(gaussian.hide_behind(part, noise.mul_(std(name)), std(name)))
-        self._noised.div_(self._divisor)
+        stds = [(entries, std(name)) for name, entries in groups.stretches.items()]
+        torch.div(gaussian.hide(total, stds, self._noise), self._divisor, out=self._noised)
         for name, parameter in groups.parameters.items():
             parameter.grad = self._parts[name]
             if self._converged:
