@@ -10,10 +10,10 @@ each of them (:mod:`lib.audit.float32_noise`).  So a draw is Box and Muller's in
 **The sum.**  A float32 noise is a whole multiple of its last digit, which is coarse where the noise is large; where the
 sum takes most of it away, the last digits of the result are the sum's own, and many a result cannot come from a sum
 without the example (Mironov 2012; :mod:`lib.audit.last_digits`).  No continuous noise helps once it is rounded.  So the
-sum is rounded to a grid of its own accord, finer than 2⁻³¹ standard deviations, and so is the noise: their sum, exact
-in float64, is what rounding the sum of a rounded sum and a continuous noise makes, hence post-processing of the
-Gaussian mechanism, and so is its rounding to float32.  Rounding moves two sums apart by no more than the grid times √d:
-a 10⁻⁵ of C at a noise multiplier of 10 and ten million coordinates.
+sum is rounded to a grid of 2⁻³¹ standard deviations or less, and so is the noise: what they add up to, exactly in
+float64, is the rounded sum plus a continuous noise, rounded.  So it is post-processing of the Gaussian mechanism, and
+so is its rounding to float32.  Rounding moves two sums apart by no more than the grid times √d: by some 10⁻⁵ of C at a
+noise multiplier of 10 and ten million coordinates.
 """
 
 import math
