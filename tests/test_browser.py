@@ -176,10 +176,10 @@ def test_the_report_opens_without_a_network_and_holds_every_exhibit(browser, tmp
     assert [url for url in asked if not url.startswith("data:")] == [report.as_uri()]
     assert set(page.locator("section").evaluate_all("all => all.map(one => one.id)")) == {
         "claims",
-        "report",
+        "exhibits",
         *NOTEBOOKS,
     }
-    headings = page.locator("#report h2").all_inner_texts()
+    headings = page.locator("#exhibits h2").all_inner_texts()
     assert {heading.partition(":")[0] for heading in headings} >= set(registry.names("tables"))
     assert page.locator("img").evaluate_all("all => all.every(one => one.complete && one.naturalWidth > 0)")
     page.screenshot(path=SCREENSHOTS / "report.png")
