@@ -13,7 +13,8 @@ without the example (Mironov 2012; :mod:`lib.audit.last_digits`).  No continuous
 sum is rounded to a grid of 2⁻³¹ standard deviations or less, and so is the noise: what they add up to, exactly in
 float64, is the rounded sum plus a continuous noise, rounded.  So it is post-processing of the Gaussian mechanism, and
 so is its rounding to float32.  Rounding moves two sums apart by no more than the grid times √d: by some 10⁻⁵ of C at a
-noise multiplier of 10 and ten million coordinates.
+noise multiplier of 10 and ten million coordinates.  Float64 is exact here for sums of up to 2²⁰ standard deviations: of
+a million examples at a noise multiplier of 1.
 """
 
 import math

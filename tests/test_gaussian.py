@@ -10,7 +10,7 @@ from conftest import make_run
 from scipy.stats import kstest, norm
 from torch import nn
 
-from lib import gaussian
+from lib import gaussian, pca
 from lib.accounting import Event
 from lib.audit import float32_noise, last_digits
 from lib.layers.noised_batch_norm import NoisedBatchNorm
@@ -41,6 +41,9 @@ def test_a_draw_has_the_radii_of_53_bits_and_pairs_at_right_angles():
     pairs = torch.cat([radius * angle.cos(), radius * angle.sin()])[:1001]
     torch.testing.assert_close(noise, pairs, rtol=0, atol=1e-14)
     assert (noise != noise.float()).all()
+    whole = u * 2.0**53
+    assert torch.equal(whole, whole.round())
+    assert (whole % 2 == 1).any()
 
 
 def test_tensors_of_any_layout_of_none_and_without_noise():
@@ -101,7 +104,7 @@ class TestLastDigits:
         assert found["without"] == pytest.approx(found["with_it"], rel=0.1)
 
     def test_what_is_impossible_is_so_of_every_float32(self):
-        """By trying all noises near: with numbers of a few bits, multiples of 2⁻⁸, and totals much finer."""
+        """By trying all noises near; next to -.75 they are multiples of 2⁻²⁴, and one result is finer."""
         total = torch.tensor([0.75 + 2.0**-20, 0.75])
         noise = -0.75 + torch.arange(-64, 65).float() * 2.0**-24
         y = torch.tensor([2.0**-21 + 2.0**-30, 2.0**-24])
@@ -229,9 +232,9 @@ def linear() -> nn.Module:
     ],
     ids=lambda changes: changes.get("method", "dpsgd"),
 )
-def test_every_method_draws_its_noise_here(changes, monkeypatch):
+def test_every_method_adds_its_noise_here(changes, monkeypatch):
     """Without it two runs of other seeds are one."""
-    monkeypatch.setattr(gaussian, "_normal", lambda like, generator: torch.zeros_like(like, dtype=torch.float64))
+    monkeypatch.setattr(gaussian, "hide_behind", lambda total, noise, std: total.clone())
     x, y, found = torch.randn(64, 4, generator=draws()), torch.arange(64) % 3, []
     for seed in range(2):
         run, model = make_run(**(PRIVATE | {"batch_size": 64, "seed": seed} | changes)), linear()
@@ -250,6 +253,15 @@ def test_so_do_noised_statistics(monkeypatch):
     layer.watch(1.0)
     layer.release(expected_batch_size=8, noise_multiplier=1.0, released=3, generator=draws())
     assert seen == [(3,), (3,)]
+
+
+def test_so_does_a_private_pca(monkeypatch):
+    images = torch.randint(256, (50, 1, 4, 4), generator=draws()).to(torch.uint8)
+    how = {"dimensions": 3, "generator": draws()}
+    exact = pca.principal_components(images, noise_multiplier=0.0, **how)
+    assert not torch.equal(pca.principal_components(images, noise_multiplier=4.0, **how), exact)
+    monkeypatch.setattr(gaussian, "hide_behind", lambda total, noise, std: total.clone())
+    assert torch.equal(pca.principal_components(images, noise_multiplier=4.0, **how), exact)
 
 
 def test_an_effect_is_in_units_of_one_sides_spread(monkeypatch):

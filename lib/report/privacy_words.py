@@ -7,7 +7,6 @@ from lib.record import Record
 
 MARK = "†"  # on what is proven for noise that hides more than the run's, in float32, did
 SHORT = "norms that may have come out too small"  # as :mod:`lib.audit.records` words it
-DELTA = ("what that adds to δ their records say",)
 UNBOUNDED = "∞"  # a claim that is stored as null: its accountant finds no bound
 
 
@@ -57,8 +56,10 @@ def of_assumptions(records: list[Record]) -> str:
     short = sum(SHORT in record["privacy"]["proven"]["assumes"] for record in rounded)
     more = {"the noise was a single draw, not quite Gaussian": one_draw, "a norm may have come out too small": short}
     known = [f"of {runs} {what}" for what, runs in more.items() if runs]
+    if known:
+        known.append("what that adds to δ their records say")
     added = f"in {len(rounded)} of {len(proven)} runs noise was added in float32, whose last digits can tell an example"
-    return "; ".join([f"{MARK} proven for real numbers: {added}", *known, *DELTA * bool(known)])
+    return "; ".join([f"{MARK} proven for real numbers: {added}", *known])
 
 
 def in_float32(record: Record) -> bool:
