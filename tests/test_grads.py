@@ -178,6 +178,18 @@ def test_batch_norm_of_a_batch_of_one_and_with_fixed_statistics(name, norm):
     check(model.eval(), x, classes(6), microbatch_size=4)
 
 
+@pytest.mark.parametrize(("norm", "alike"), [("none", False), ("layer", True)])
+def test_in_float32_one_of_a_thousand_examples_moves_the_sum_by_its_clip_norm(norm, alike):
+    """The sum of many rounds more than one gradient does, most where all point one way; the noise is made for C."""
+    torch.manual_seed(0)
+    model, x, clip_norm = models.build("lenet5", norm=norm), torch.rand(1024, 1, 28, 28), 0.1
+    x, y = (x[:1].expand_as(x), torch.zeros(1024, dtype=torch.int64)) if alike else (x, classes(1024))
+    (total, norms), (rest, _) = (clipped_sum(model, LOSS, x[i:], y[i:], clip_norm=clip_norm) for i in (0, 1))
+    moved = sum((total[name].double() - rest[name]).square().sum() for name in total).sqrt()
+    assert norms.min() > clip_norm
+    assert float(moved) / clip_norm == pytest.approx(1.0, abs=1e-4)
+
+
 def test_sums_are_contiguous_whatever_the_images_are():
     x = torch.rand(20, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     for name in ("convnet", "resnet18_narrow", "tf_tutorial"):
