@@ -103,6 +103,28 @@ class TestLastDigits:
         assert found["with_it"] > 100
         assert found["without"] == pytest.approx(found["with_it"], rel=0.1)
 
+    @staticmethod
+    def sums(others: int, included: bool) -> torch.Tensor:
+        """Of gradients that are 2⁻⁷ in every coordinate, and of one that is .73 of them."""
+        return torch.full((1 << 14,), (others + 0.73 * included) / 128)
+
+    def test_tell_of_an_example_in_a_batch_that_is_drawn_in_secret(self):
+        found = last_digits.attack_in_secret(last_digits.in_float32, noise_multiplier=8.0, steps=4, sums=self.sums)
+        assert found == {"left_out": 0, "included": 4}
+
+    def test_on_a_grid_tell_nothing_of_it(self):
+        found = last_digits.attack_in_secret(gaussian.hide, noise_multiplier=8.0, steps=4, sums=self.sums)
+        assert found["left_out"] == found["included"]
+
+    def test_the_sums_are_training_s_own(self):
+        sums = last_digits.sums_of_lenet5()
+        one, two, three = (sums(n, included).double() for n, included in ((1, False), (2, False), (2, True)))
+        assert len(one) == last_digits.COORDINATES
+        assert torch.linalg.vector_norm(one) == pytest.approx(1.0, abs=1e-5)
+        torch.testing.assert_close(two, 2 * one, rtol=1e-5, atol=1e-7)
+        assert torch.linalg.vector_norm(three - two) == pytest.approx(1.0, abs=1e-5)
+        assert (three - two) @ one < 0.9
+
     def test_what_is_impossible_is_so_of_every_float32(self):
         """By trying all noises near; next to -.75 they are multiples of 2⁻²⁴, and one result is finer."""
         total = torch.tensor([0.75 + 2.0**-20, 0.75])

@@ -1,38 +1,52 @@
-"""What the last digits of a noised sum tell of an example: an attack on noise that is added in float32 (Mironov 2012).
+"""What the last digits of a noised sum tell of an example: attacks on noise that is added in float32 (Mironov 2012).
 
-The attacker knows the sum of the clipped gradients, with the example and without it, and sees one of them noised.  A
+The attacker knows what a batch's clipped gradients sum to, with the example and without it, and sees the sum noised.  A
 float32 noise n is a whole multiple of its last digit.  Where adding it to the sum takes most of it away, few results
 can come of it: no n at all has fl(n + Σ) = y for many a y that another sum makes.  A single coordinate of that kind
 settles who it was not, whatever ε the account has, so it is an event that adds to δ.  However many draws make n, it is
 a float32 before it meets the sum; :mod:`lib.gaussian` adds both on one grid, on which every result comes of every sum.
 
+To draw the batch in secret does not help, for data that are made for it: where all other examples are one image, a
+batch without the example is its size, and the attacker tries every size.
+
     python -m lib.audit last_digits
 """
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from lib import gaussian
+from lib import gaussian, models
 from lib.generators import generator
+from lib.grads import clipped_sum
 
-COORDINATES, EXAMPLES, STEPS = 61_706, 64, 20  # LeNet-5's parameters; gradients in a sum; sums that are attacked
+COORDINATES, EXAMPLES, STEPS = 61_706, 64, 20  # LeNet-5's parameters; gradients in a sum, or on average; sums
 NOISE_MULTIPLIERS = (1.0, 8.0, 46.0)
+FEWEST, MOST = 16, 128  # what a Poisson number of mean 64 is not beyond, but with probability 1e-11
+LOOKED_AT = 4096  # coordinates, of which the noise took most away
 
 Hide = Callable[[Tensor, float, torch.Generator], Tensor]  # total, std → total + N(0, std²)
+Sums = Callable[[int, bool], Tensor]  # how many of the others, with the example or not → their sum
 
 
-def measure() -> dict[str, dict[str, Any]]:
-    """{how noise is added and z: {"without", "with_it", …}}: coordinates of a noised sum that cannot come of the sum
-    without the example, and of the sum with it, from which they came; means of so many steps."""
+def measure() -> dict[str, dict[str, dict[str, Any]]]:
+    """{attack: {how noise is added and z: what is found of :data:`STEPS` sums of LeNet-5's size}}."""
     how: dict[str, Hide] = {"added in float32": in_float32, "lib.gaussian": gaussian.hide}
-    setting = {"coordinates": COORDINATES, "examples": EXAMPLES, "steps": STEPS}
+    attacks = {
+        "known batch": partial(attack, coordinates=COORDINATES, examples=EXAMPLES),
+        "secret batch": partial(attack_in_secret, sums=sums_of_lenet5()),
+    }
     return {
-        f"{name}, z = {z:g}": attack(hide, noise_multiplier=z, **setting) | {"noise_multiplier": z} | setting
-        for name, hide in how.items()
-        for z in NOISE_MULTIPLIERS
+        what: {
+            f"{name}, z = {z:g}": against(hide, noise_multiplier=z, steps=STEPS) | {"noise_multiplier": z}
+            for name, hide in how.items()
+            for z in NOISE_MULTIPLIERS
+        }
+        for what, against in attacks.items()
     }
 
 
@@ -43,7 +57,8 @@ def in_float32(total: Tensor, std: float, generator: torch.Generator) -> Tensor:
 
 
 def attack(hide: Hide, *, noise_multiplier: float, coordinates: int, examples: int, steps: int) -> dict[str, float]:
-    """On ``steps`` sums of gradients of length C = 1 in random directions, the first of which is left out or not."""
+    """How many coordinates cannot come of the sum without the example, and of that with it, of which they are: means
+    of ``steps`` sums of gradients of length C = 1 in random directions, the first of which is the example's."""
     gradients, noise = generator(0, "audit"), generator(0, "gradient noise")
     told = []
     for _ in range(steps):
@@ -54,6 +69,38 @@ def attack(hide: Hide, *, noise_multiplier: float, coordinates: int, examples: i
         told.append([int(impossible(y, total).sum()) for total in (without, included)])
     counts = torch.tensor(told, dtype=torch.float64).mean(0)
     return {"without": float(counts[0]), "with_it": float(counts[1])}
+
+
+def attack_in_secret(hide: Hide, *, noise_multiplier: float, steps: int, sums: Sums) -> dict[str, int]:
+    """In how many of ``steps`` no batch without the example can have made the result, where it was left out of the
+    batch and where it was included.  Of those left out none, but with the probability above, if noise is float32."""
+    draws, noise = generator(0, "audit"), generator(0, "gradient noise")
+
+    def told(included: bool) -> bool:
+        others = int(torch.poisson(torch.tensor(float(EXAMPLES)), generator=draws))
+        y = hide(sums(others, included), noise_multiplier, noise)
+        near = y.abs().topk(min(LOOKED_AT, len(y)), largest=False).indices
+        return all(bool(impossible(y[near], sums(n, False)[near]).any()) for n in range(FEWEST, MOST + 1))
+
+    return {name: sum(told(name == "included") for _ in range(steps)) for name in ("left_out", "included")}
+
+
+def sums_of_lenet5() -> Sums:
+    """What training sums up of n times one image, and of another one with them; C = 1."""
+    draws = generator(0, "audit")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = models.build("lenet5")
+    x, y = torch.rand(2, 1, 28, 28, generator=draws), torch.tensor([0, 1])
+    loss = partial(cross_entropy, reduction="none")
+
+    @cache
+    def sums(others: int, included: bool) -> Tensor:
+        batch = torch.tensor([0] * others + [1] * included)
+        total, _ = clipped_sum(model, loss, x[batch], y[batch], clip_norm=1.0)
+        return torch.cat([value.flatten() for value in total.values()])
+
+    return sums
 
 
 def impossible(y: Tensor, total: Tensor) -> Tensor:
