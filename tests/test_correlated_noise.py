@@ -11,6 +11,7 @@ from scipy.linalg import toeplitz
 
 from lib import accounting, gaussian, methods, models
 from lib.accounting import Spectrum
+from lib.generators import generator
 from lib.run import Run
 from lib.train import train
 
@@ -52,6 +53,26 @@ def test_the_noise_has_the_covariance_of_the_inverse(run, spectrum):
     found = np.cov(np.stack(gradients)) * L**2 / 2.0**2
     inverse = toeplitz(spectrum.noise, np.zeros(STEPS))[:steps, :steps]
     assert found == pytest.approx(inverse @ inverse.T, abs=8 * np.sum(spectrum.noise**2) / 266_610**0.5)
+
+
+@pytest.mark.parametrize(
+    ("run", "spectrum"),
+    [
+        (correlated(noise_power=1.0), Spectrum(power=1.0, steps=STEPS)),
+        (banded(), Spectrum(power=0.5, steps=STEPS, bands=4, banded="strategy")),
+    ],
+    ids=["p = 1", "4 bands of strategy"],
+)
+def test_what_is_taken_away_is_what_was_added_to_the_last_digit(run, spectrum):
+    """Else what is left of it after the subtraction would be noise of another kind, of float32's roundings."""
+    method, model, twin, steps = build(run), models.build(run.model), generator(run.seed, "gradient noise"), 6
+    size = sum(parameter.numel() for parameter in model.parameters())
+    draws = torch.stack([gaussian.draw(torch.empty(size), twin) for _ in range(steps)])
+    expected = torch.from_numpy(toeplitz(spectrum.noise, np.zeros(STEPS))[:steps, :steps]) @ draws * (2.0 / L)
+    for step in range(steps):
+        method.backward(model, torch.zeros(0, 1, 28, 28), torch.zeros(0, dtype=torch.long), step)
+        found = torch.cat([p.grad.flatten() for p in model.parameters()]).double()
+        torch.testing.assert_close(found, expected[step], rtol=2.0**-22, atol=2.0**-30 * 2 / L)
 
 
 def test_no_power_is_dpsgd_step_for_step():

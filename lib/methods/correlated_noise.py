@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from lib import gaussian
@@ -50,7 +51,8 @@ class CorrelatedNoise(DPSGD):
             self.sensitivity += f", each of {turns} groups of examples sampled in one of {turns} steps"
         self._recursive = not in_order
         weights = np.trim_zeros((-self.spectrum.strategy if self._recursive else self.spectrum.noise)[1:], "b")
-        self._oldest_first = next(model.parameters()).new_tensor(weights[::-1].copy())
+        # In float64, as the draws are: what is taken away later is then what was added, to 53 bits.
+        self._oldest_first = torch.from_numpy(weights[::-1].copy()).to(next(model.parameters()).device)
         self._past: Tensor | None = None  # (bands − 1, parameters) of unit noise, the oldest overwritten
 
     def leave(self, model: nn.Module, total: Mapping[str, Tensor], step: int) -> None:
@@ -61,7 +63,7 @@ class CorrelatedNoise(DPSGD):
         noise, kept = gaussian.draw(total, self._noise), len(self._oldest_first)
         if kept:
             if self._past is None:
-                self._past = total.new_zeros(kept, len(total))
+                self._past = noise.new_zeros(kept, len(noise))
             by_row = self._oldest_first.roll(self._step)  # as the draw of step t lies in row t % kept
             fresh, noise = noise, noise + by_row @ self._past
             self._past[self._step % kept] = noise if self._recursive else fresh
