@@ -125,6 +125,15 @@ class TestLastDigits:
         assert torch.linalg.vector_norm(three - two) == pytest.approx(1.0, abs=1e-5)
         assert (three - two) @ one < 0.9
 
+    def test_show_in_one_of_eight_results_whether_a_sum_is_three_quarters_or_the_next(self):
+        """Where the noise is a multiple of 2⁻²³ and the result is not rounded: notebook 06, exercise 5."""
+        noise = torch.randn(1 << 20, generator=draws())
+        even, odd = ((noise + total).double() * 2**24 for total in (0.75, 0.75 + 2.0**-24))
+        told = (noise > -1.75) & (noise <= -1.0)
+        assert (even[told] % 2 == 0).all()
+        assert (odd[told] % 2 == 1).all()
+        assert float(told.double().mean()) == pytest.approx(norm.cdf(-1.0) - norm.cdf(-1.75), abs=2e-3)
+
     def test_what_is_impossible_is_so_of_every_float32(self):
         """By trying all noises near; next to -.75 they are multiples of 2⁻²⁴, and one result is finer."""
         total = torch.tensor([0.75 + 2.0**-20, 0.75])
