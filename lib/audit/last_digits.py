@@ -1,4 +1,5 @@
-"""What the last digits of a noised sum tell of an example: attacks on noise that is added in float32 (Mironov 2012).
+"""What the last digits of a noised sum tell of an example: attacks on noise that is added in float32 (Mironov 2012;
+Haney et al. 2022, 2207.13793, who call them precision-based).
 
 The attacker knows what a batch's clipped gradients sum to, with the example and without it, and sees the sum noised.  A
 float32 noise n is a whole multiple of its last digit.  Where adding it to the sum takes most of it away, few results
@@ -7,9 +8,10 @@ settles who it was not, whatever ε the account has, so it is an event that adds
 a float32 before it meets the sum; :mod:`lib.gaussian` adds both on one grid, on which every result comes of every sum.
 
 To draw the batch in secret does not help, for data that are made for it: where all other examples are one image, a
-batch without the example is its size, and the attacker tries every size.
+batch without the example is its size, and the attacker tries every size.  Nor does what Opacus does in its secure mode, as its
+issue 616 says: it is the draws that it makes hard to guess.
 
-    python -m lib.audit last_digits
+    python -m lib.audit last_digits   # with Opacus' noise, too, if that is installed: pip install -e '.[bench]'
 """
 
 from collections.abc import Callable
@@ -35,7 +37,7 @@ Sums = Callable[[int, bool], Tensor]  # how many of the others, with the example
 
 def measure() -> dict[str, dict[str, dict[str, Any]]]:
     """{attack: {how noise is added and z: what is found of :data:`STEPS` sums of LeNet-5's size}}."""
-    how: dict[str, Hide] = {"added in float32": in_float32, "lib.gaussian": gaussian.hide}
+    how: dict[str, Hide] = {"added in float32": in_float32, **of_opacus(), "lib.gaussian": gaussian.hide}
     attacks = {
         "known batch": partial(attack, coordinates=COORDINATES, examples=EXAMPLES),
         "secret batch": partial(attack_in_secret, sums=sums_of_lenet5()),
@@ -54,6 +56,26 @@ def in_float32(total: Tensor, std: float, generator: torch.Generator) -> Tensor:
     """The sum of two float32 draws, of half the variance each, and then of the total: as it was done here."""
     draws = [torch.empty_like(total).normal_(0.0, std / 2**0.5, generator=generator) for _ in range(2)]
     return (draws[0] + draws[1]).add_(total)
+
+
+def of_opacus() -> dict[str, Hide]:
+    """What Opacus' optimiser adds, and what it adds in its secure mode, four draws for each noise; none without it."""
+    try:
+        import opacus
+        from opacus.optimizers import DPOptimizer
+    except ImportError:
+        return {}
+
+    def hide(total: Tensor, std: float, generator: torch.Generator, *, secure_mode: bool) -> Tensor:
+        weights = torch.nn.Parameter(torch.zeros_like(total))
+        how = {"noise_multiplier": std, "max_grad_norm": 1.0, "expected_batch_size": 1, "secure_mode": secure_mode}
+        optimizer = DPOptimizer(torch.optim.SGD([weights], lr=1.0), generator=generator, **how)
+        weights.summed_grad = total.clone()
+        optimizer.add_noise()
+        return weights.grad
+
+    name = f"Opacus {opacus.__version__}"
+    return {name: partial(hide, secure_mode=False), f"{name}, secure mode": partial(hide, secure_mode=True)}
 
 
 def attack(hide: Hide, *, noise_multiplier: float, coordinates: int, examples: int, steps: int) -> dict[str, float]:
