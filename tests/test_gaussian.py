@@ -1,6 +1,7 @@
 """Noise that hides what it is added to, and what it would betray if it were a float32, or a single draw of it."""
 
 import math
+import sys
 from typing import ClassVar
 
 import numpy as np
@@ -111,6 +112,19 @@ class TestLastDigits:
     def test_tell_of_an_example_in_a_batch_that_is_drawn_in_secret(self):
         found = last_digits.attack_in_secret(last_digits.in_float32, noise_multiplier=8.0, steps=4, sums=self.sums)
         assert found == {"left_out": 0, "included": 4}
+
+    @pytest.mark.parametrize("mode", ["", ", secure mode"])
+    def test_tell_of_it_through_the_noise_of_opacus(self, mode):
+        opacus = pytest.importorskip("opacus", reason="Opacus is not installed")
+        hide = last_digits.of_opacus()[f"Opacus {opacus.__version__}{mode}"]
+        noise = hide(torch.zeros(100_000), 3.0, draws())
+        assert float(noise.std()) == pytest.approx(3.0, rel=0.02)
+        found = last_digits.attack_in_secret(hide, noise_multiplier=8.0, steps=4, sums=self.sums)
+        assert found == {"left_out": 0, "included": 4}
+
+    def test_of_opacus_are_not_looked_at_where_it_is_not_installed(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "opacus", None)
+        assert last_digits.of_opacus() == {}
 
     def test_on_a_grid_tell_nothing_of_it(self):
         found = last_digits.attack_in_secret(gaussian.hide, noise_multiplier=8.0, steps=4, sums=self.sums)

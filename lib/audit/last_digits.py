@@ -8,8 +8,8 @@ settles who it was not, whatever ε the account has, so it is an event that adds
 a float32 before it meets the sum; :mod:`lib.gaussian` adds both on one grid, on which every result comes of every sum.
 
 To draw the batch in secret does not help, for data that are made for it: where all other examples are one image, a
-batch without the example is its size, and the attacker tries every size.  Nor does what Opacus does in its secure mode, as its
-issue 616 says: it is the draws that it makes hard to guess.
+batch without the example is its size, and the attacker tries every size.  Nor does Opacus' secure mode, in which it is
+the draws that are hard to guess (its issue 616).
 
     python -m lib.audit last_digits   # with Opacus' noise, too, if that is installed: pip install -e '.[bench]'
 """
