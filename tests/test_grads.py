@@ -187,7 +187,7 @@ def test_in_float32_one_of_a_thousand_examples_moves_the_sum_by_its_clip_norm(no
     (total, norms), (rest, _) = (clipped_sum(model, LOSS, x[i:], y[i:], clip_norm=clip_norm) for i in (0, 1))
     moved = sum((total[name].double() - rest[name]).square().sum() for name in total).sqrt()
     assert norms.min() > clip_norm
-    assert float(moved) / clip_norm == pytest.approx(1.0, abs=1e-4)
+    assert float(moved) / clip_norm == pytest.approx(1.0, abs=2e-4)
 
 
 def test_sums_are_contiguous_whatever_the_images_are():

@@ -28,7 +28,7 @@ from lib.grads import clipped_sum
 
 COORDINATES, EXAMPLES, STEPS = 61_706, 64, 20  # LeNet-5's parameters; gradients in a sum, or on average; sums
 NOISE_MULTIPLIERS = (1.0, 8.0, 46.0)
-FEWEST, MOST = 16, 128  # what a Poisson number of mean 64 is not beyond, but with probability 1e-11
+FEWEST, MOST = 16, 128  # what a Poisson number of mean 64 is not beyond, but with probability 1e-12
 LOOKED_AT = 4096  # coordinates, of which the noise took most away
 
 Hide = Callable[[Tensor, float, torch.Generator], Tensor]  # total, std → total + N(0, std²)
