@@ -9,9 +9,9 @@ a float32 before it meets the sum; :mod:`lib.gaussian` adds both on one grid, on
 
 To draw the batch in secret does not help, for data that are made for it: where all other examples are one image, a
 batch without the example is its size, and the attacker tries every size.  Nor does Opacus' secure mode, in which it is
-the draws that are hard to guess (its issue 616).
+the draws that are hard to guess (its issue 616); its noise is looked at where it is installed.
 
-    python -m lib.audit last_digits   # with Opacus' noise, too, if that is installed: pip install -e '.[bench]'
+    python -m lib.audit last_digits
 """
 
 from collections.abc import Callable
