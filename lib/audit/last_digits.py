@@ -26,7 +26,7 @@ from lib import gaussian, models
 from lib.generators import generator
 from lib.grads import clipped_sum
 
-COORDINATES, EXAMPLES, STEPS = 61_706, 64, 20  # LeNet-5's parameters; gradients in a sum, or on average; sums
+COORDINATES, EXAMPLES, STEPS = 61_706, 64, 20  # LeNet-5's parameters; gradients in a sum, in secret on average; sums
 NOISE_MULTIPLIERS = (1.0, 8.0, 46.0)
 FEWEST, MOST = 16, 128  # what a Poisson number of mean 64 is not beyond, but with probability 1e-12
 LOOKED_AT = 4096  # coordinates, of which the noise took most away
@@ -94,8 +94,8 @@ def attack(hide: Hide, *, noise_multiplier: float, coordinates: int, examples: i
 
 
 def attack_in_secret(hide: Hide, *, noise_multiplier: float, steps: int, sums: Sums) -> dict[str, int]:
-    """In how many of ``steps`` no batch without the example can have made the result, where it was left out of the
-    batch and where it was included.  Of those left out none, but with the probability above, if noise is float32."""
+    """In how many of ``steps`` no batch without the example can have made the result: of those from which it was left
+    out, none if noise is float32 (but with the probability beside :data:`FEWEST`), and of those that included it."""
     draws, noise = generator(0, "audit"), generator(0, "gradient noise")
 
     def told(included: bool) -> bool:

@@ -5,9 +5,9 @@
 Records are kept for years, and proofs get better; noise and steps are what the run had.  What is proven is so of
 today's code: that the code of then did the same is assumed, and that its noise was added in float32 is said
 (:mod:`lib.audit.last_digits`), or was a single draw of it, with what is known of the cost
-(:mod:`lib.audit.float32_noise`).  The attack is that of :mod:`lib.audit.canaries` on the
-run's mechanism: its method, sampler, noise, schedule and number of steps, with its data and its network replaced.  Runs
-that share a mechanism share the attack, also one that was stored before.
+(:mod:`lib.audit.float32_noise`).  The attack is that of :mod:`lib.audit.canaries` on the run's mechanism: its method,
+sampler, noise, schedule and number of steps, with its data and its network replaced.  Runs that share a mechanism share
+the attack, also one that was stored before.
 """
 
 import math
