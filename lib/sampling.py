@@ -16,6 +16,8 @@ from torch import Tensor
 
 from lib.accounting import SAMPLERS, Event
 
+DRAWN = 1 << 22  # examples' draws, of one batch or of many, whose outcomes are held at once; a byte each
+
 
 @dataclass(frozen=True)
 class Sampler:
@@ -73,13 +75,19 @@ class Sampler:
         }[self.name](generator)
 
     def _poisson(self, generator: torch.Generator, first_step: int) -> Iterator[Tensor]:
-        """Each example by itself, with the same probability, so sizes vary and a batch may be empty."""
-        for step in range(first_step, first_step + self.steps_per_epoch):
-            turn = step % self.groups
-            candidates = len(range(turn, self.examples, self.groups))
-            # In double precision: float32 draws would round a small q by up to 1 in 10,000.
-            draws = torch.rand(candidates, dtype=torch.float64, generator=generator, device=generator.device)
-            yield (draws < self.sampling_prob * self.groups).nonzero().squeeze(1) * self.groups + turn
+        """Each example by itself, with the same probability, so sizes vary and a batch may be empty.
+
+        The sizes of many batches are asked for at once, as a GPU is waited for whenever it is asked.
+        """
+        epoch, at_once = range(first_step, first_step + self.steps_per_epoch), max(1, DRAWN // self.examples)
+        for steps in (epoch[done : done + at_once] for done in range(0, len(epoch), at_once)):
+            taken = torch.zeros(len(steps), self.examples, dtype=torch.bool, device=generator.device)
+            for step, examples in zip(steps, taken, strict=True):
+                candidates = examples[step % self.groups :: self.groups]
+                # In double precision: float32 draws would round a small q by up to 1 in 10,000.
+                draws = torch.rand(len(candidates), dtype=torch.float64, generator=generator, device=generator.device)
+                candidates.copy_(draws < self.sampling_prob * self.groups)
+            yield from taken.nonzero()[:, 1].contiguous().split(taken.sum(1).tolist())
 
     def _without_replacement(self, generator: torch.Generator) -> Iterator[Tensor]:
         """L different examples, all subsets alike, afresh in every step."""

@@ -166,9 +166,9 @@ WAITS = {  # of a step, see Training.epoch; the looks at how a model uses its ex
     "noisy updates": 0,
     "batch clipping": 0,
     "layerwise clipping": 0,
-    "correlated noise": 2,
+    "correlated noise": 1,
     "DPSGD, of a fixed size": 1,
-    "DPSGD": 2,
+    "DPSGD": 1,
 }
 
 

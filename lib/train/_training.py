@@ -120,9 +120,9 @@ class Training:
     def epoch(self) -> Iterator[Iterator[Tensor]]:
         """Inside, the batches of the steps that this epoch still has; :meth:`advance` after each.
 
-        The mean loss and the sizes of Poisson batches are the epoch's only copies from the device; but a method that
-        clips examples asks in every microbatch whether all their gradients are finite, and for more at the few steps
-        that look at how a model uses them (:mod:`lib.grads.looks`).
+        The mean loss, and the sizes of many Poisson batches at once, are the epoch's only copies from the device; but a
+        method that clips examples asks in every microbatch whether all their gradients are finite, and for more at the
+        few steps that look at how a model uses them (:mod:`lib.grads.looks`).
         """
         run, model, draws = self.run, self.model, self.generators["weight noise"]
         whole_epoch = run.weight_noise_draw == "epoch"
