@@ -17,7 +17,7 @@ import pytest
 import torch
 from conftest import make_run
 
-from lib import data
+from lib import data, gaussian
 from lib.layers import with_public
 from lib.methods import dpsgd
 from lib.train import OutOfTime, _finished, train
@@ -84,6 +84,7 @@ def waited(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for sizes in (dpsgd.MICROBATCH, dpsgd.ROWS, with_public.CHUNK):
             patch.setitem(sizes, "other", sizes["cpu"])
+        patch.setattr(gaussian, "CHUNK", 1 << 30)  # a CPU's noise is drawn in one piece, too
         yield ctypes.CDLL(library).waited
 
 
