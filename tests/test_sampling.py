@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from lib import accounting
+from lib import accounting, sampling
 from lib.generators import generator
 from lib.sampling import Sampler
 
@@ -147,6 +147,19 @@ def test_poisson_draws_are_of_double_precision():
     draws, twin = generator(0, "sampling"), generator(0, "sampling")
     expected = torch.rand(1000, dtype=torch.float64, generator=twin) < 0.03
     assert next(Sampler("poisson", 1000, 30).epoch(draws)).tolist() == expected.nonzero().squeeze(1).tolist()
+
+
+@pytest.mark.parametrize("drawn", [1, 2500, sampling.DRAWN])
+def test_poisson_batches_are_those_of_one_draw_after_another(monkeypatch, drawn):
+    """However many are drawn at once; and as many draws are made."""
+    monkeypatch.setattr(sampling, "DRAWN", drawn)
+    sampler, draws, twin = Sampler("poisson", 1000, 70, groups=4), generator(0, "sampling"), generator(0, "sampling")
+    expected = []
+    for step in range(3, 3 + 14):
+        taken = torch.rand(250, dtype=torch.float64, generator=twin) < 0.28
+        expected.append([step % 4 + 4 * i for i in taken.nonzero().squeeze(1).tolist()])
+    assert [batch.tolist() for batch in sampler.epoch(draws, 3)] == expected
+    assert torch.equal(draws.get_state(), twin.get_state())
 
 
 def test_turns_go_on_from_epoch_to_epoch():
