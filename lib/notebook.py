@@ -90,7 +90,7 @@ def _cut(table: Table, rows: Sequence[str] | None, columns: Sequence[Column] | N
         run = [row for row in table.rows if row not in table.not_run]
         known = _listed(rows) and all(isinstance(row, str) for row in rows) and set(rows) <= set(table.rows)
         if not known or not set(rows) & set(run):
-            raise ValueError(f"rows: expected None or a list of some of {', '.join(run)}; got {rows!r}")
+            raise ValueError(f"rows: expected None or a list of some of {', '.join(map(repr, run))}; got {rows!r}")
         table = replace(table, rows=tuple(rows))
     if columns is not None:
         kind = type(table.columns[-1])  # papermill may hand over 64.0 for 64, and 1 for 1.0

@@ -32,7 +32,7 @@ def validate(record: Record) -> Record:
         if not isinstance(record["env"].get(name), kind):
             raise ValueError(f"expected env to say {name!r}; got {record['env'].get(name)!r}")
     try:
-        run = Run.from_dict(record["run"])
+        run = Run(**record["run"])
     except (TypeError, ValueError) as error:
         raise ValueError(f"run block: {error}") from error
     if record["id"] != run.id:

@@ -99,7 +99,7 @@ class Store:
 
         ``ValueError`` for what is no record.
         """
-        run = Run.from_dict(validate(record)["run"])
+        run = Run(**validate(record)["run"])
         path = self.root / table / f"{run.words}-{run.id}.json"
         where = self._paths.get(run.id, path)
         refused = AlreadyStored(f"{where}: already stored; a stored result is never overwritten")

@@ -273,6 +273,14 @@ def test_what_a_proof_assumes_is_said():
     assert "mean and standard deviation of the images' channels are public" in scaled
 
 
+@pytest.mark.parametrize("method", ["dpsgd", "si_dpsgd"])
+@pytest.mark.parametrize(("examples", "large"), [(999, False), (1000, True)])
+def test_of_a_delta_that_lets_an_example_be_published_it_is_said(method, examples, large):
+    proven = build(private(method=method, delta=1e-3), examples=examples).privacy()["proven"]
+    assert proven["epsilon"] is not None
+    assert ("publishing one of the examples" in proven["why"]) == large
+
+
 def test_an_accountant_that_cannot_count_the_run_is_refused_before_training():
     with pytest.raises(ValueError, match="sampling_prob: expected 1 for accountant 'gdp'"):
         build(private(accountant="gdp"))

@@ -204,8 +204,8 @@ def test_texts_become_logits_that_do_not_see_the_padding(norm):
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("bilstm", {}, "model: expected one of images for these data; got 'bilstm'"),
-        ("lenet5", {"features": 50}, "model: expected one of texts for these data; got 'lenet5'"),
+        ("bilstm", {}, "model: expected one of convnet, .*, vgg16_narrow for these data; got 'bilstm'"),
+        ("lenet5", {"features": 50}, "model: expected one of bilstm for these data; got 'lenet5'"),
         ("bilstm", {"features": 50, "norm": "batch"}, "norm: expected one of none, layer, layer_without_affine"),
         ("bilstm", {"features": 50, "activation": "tanh"}, "activation: expected 'relu' for model 'bilstm'"),
     ],

@@ -217,6 +217,7 @@ def test_durations_in_words(seconds, words):
         ("05_accountants", {"epsilon": 1.0}, "unknown parameter 'epsilon'; expected some of noise_multiplier"),
         ("05_accountants", {"delta": 1.5}, "delta: expected a number in"),
         ("07_speed", {"bench": "private_stop"}, "bench: expected one of batch_clipping_step-avx"),
+        ("07_speed", {"processor": "cuda"}, "processor: expected one of avx2, avx512 for bench 'private"),
     ],
 )
 def test_a_wrong_parameter_stops_a_notebook_at_its_opening_cell(name, parameters, message, shell):

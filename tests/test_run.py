@@ -121,7 +121,7 @@ def test_every_field_counts_in_the_id():
         ({"clip_norm": 0.0}, "clip_norm: expected more than 0.0; got 0.0"),
         ({"momentum": 1.0}, "momentum: expected less than 1; got 1.0"),
         (
-            {"sampler": "shuffled", "epsilon": 1.0},
+            {"method": "dpsgd", "sampler": "shuffled", "epsilon": 1.0},
             "accountant: expected one of gdp for sampler 'shuffled' under 'add_or_remove_one'; got 'pld', "
             "which covers poisson and with_replacement and balls_and_bins there",
         ),
@@ -323,9 +323,9 @@ def test_a_pretraining_is_a_run_of_its_own_that_seeds_and_private_settings_share
 
 def test_a_run_survives_its_dictionary():
     run = make_run(norm="layer", seed=4)
-    assert Run.from_dict(asdict(run)) == run
+    assert Run(**asdict(run)) == run
     with pytest.raises(ValueError, match="unknown run field 'sigma'"):
-        Run.from_dict({**asdict(run), "sigma": 1.0})
+        Run(**asdict(run), sigma=1.0)
 
 
 def test_noised_statistics_have_one_view_of_an_example():

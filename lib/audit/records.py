@@ -116,7 +116,7 @@ def _data(run: Run, device: torch.device) -> tuple[Dataset, Public | None]:
 
 def _run(record: Record) -> Run:
     """The record's run, with the noise that it had."""
-    run, noise_multiplier = Run.from_dict(record["run"]), record["privacy"]["noise_multiplier"]
+    run, noise_multiplier = Run(**record["run"]), record["privacy"]["noise_multiplier"]
     private = record["privacy"]["neighbouring_relation"] is not None
     if private and run.noise_multiplier is None:
         return replace(run, noise_multiplier=noise_multiplier, epsilon=None)

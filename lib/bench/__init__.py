@@ -131,10 +131,12 @@ def kinds(name: str) -> list[str]:
 
 
 def stored(name: str, kind: str) -> dict[str, Any]:
-    """``results`` and ``env`` of a stored bench; ``ValueError`` listing those that are stored if it is not."""
-    found = sorted(path.stem for path in BENCHMARKS.glob("*.json"))
-    if f"{name}-{kind}" not in found:
-        raise ValueError(f"bench: expected one of {', '.join(found) or 'none, as none is stored'}; got {name}-{kind}")
+    """``results`` and ``env`` of a stored bench; ``ValueError`` listing what is stored if it is not."""
+    if kind not in kinds(name):
+        found = sorted(path.stem for path in BENCHMARKS.glob("*.json"))
+        stored_of_it = f"processor: expected one of {', '.join(kinds(name))} for bench {name!r}; got {kind!r}"
+        none_of_it = f"bench: expected one of {', '.join(found) or 'none, as none is stored'}; got {name}-{kind}"
+        raise ValueError(stored_of_it if kinds(name) else none_of_it)
     return measured(BENCHMARKS / f"{name}-{kind}.json", f"python -m lib.bench {name}")
 
 

@@ -44,6 +44,7 @@ SETTINGS = CLIPPED_AND_NOISED | {"clipped", "statistics", "statistics_share", "p
 PUBLIC = "; the public examples are public"
 STANDARDISED = "; mean and standard deviation of the images' channels are public"
 EMPTY = "; an example that is removed leaves its place empty, so that steps, sampling probability and splits stay"
+LARGE = "; but at this δ publishing one of the examples as it is would be private, too, as δ × examples is 1 or more"
 PROVERS = ("pld", "gdp", "rdp")  # tightest first
 
 
@@ -192,6 +193,7 @@ class DPSGD(Method):
 
     def _block(self, proven: dict[str, Any]) -> dict[str, Any]:
         run = self.run
+        large = proven["epsilon"] is not None and run.delta * self.sampler.examples >= 1
         return {
             "neighbouring_relation": run.neighbouring_relation,
             "sampler": run.sampler,
@@ -200,7 +202,7 @@ class DPSGD(Method):
             "steps": self.steps,
             "delta": run.delta,
             "claimed": {run.accountant: finite(self.budget.epsilon(run.accountant))},
-            "proven": proven,
+            "proven": proven | {"why": proven["why"] + LARGE * large},
             "audited": None,
         }
 

@@ -11,6 +11,8 @@ train.
 
 import inspect
 import math
+from collections.abc import Collection
+from typing import Any
 
 import torch
 from torch import nn
@@ -45,10 +47,11 @@ def build(
         if value not in allowed:
             raise ValueError(f"{given}: expected one of {', '.join(allowed)}; got {value!r}")
     settings = {"norm": norm, "activation": ACTIVATIONS[activation], "classes": classes}
-    make = getattr(registry.load("models", name), "build", None)
-    takes = inspect.signature(make).parameters if callable(make) else ()
+    make, takes = _made_by(name)
     if ("features" in takes) != (features is not None):
-        raise ValueError(f"model: expected one of {'texts' if features else 'images'} for these data; got {name!r}")
+        texts = features is not None
+        able = [other for other in registry.names("models") if ("features" in _made_by(other)[1]) == texts]
+        raise ValueError(f"model: expected one of {', '.join(able)} for these data; got {name!r}")
     if features is not None:
         settings["features"] = features
     if last_norm != LAST_NORMS[0]:
@@ -63,6 +66,12 @@ def build(
     with torch.random.fork_rng(devices=[]):  # the draws of the first weights stay what they are
         _check(name, norm, model, plain=model if norm == "none" else make(**settings | {"norm": "none"}))
     return model
+
+
+def _made_by(name: str) -> tuple[Any, Collection[str]]:
+    """``build`` of the model's file, and what it takes: ``features`` if it is of texts."""
+    make = getattr(registry.load("models", name), "build", None)
+    return make, inspect.signature(make).parameters if callable(make) else ()
 
 
 def _check(name: str, norm: str, model: nn.Module, plain: nn.Module) -> None:

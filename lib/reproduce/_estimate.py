@@ -19,7 +19,7 @@ class Times:
     def __init__(self, store: Store) -> None:
         self._per_epoch: dict[tuple, list[float]] = {}
         for _, record in store.filed():
-            run = Run.from_dict(record["run"])
+            run = Run(**record["run"])
             for kept in range(len(LIKENESS) + 1):
                 self._per_epoch.setdefault(_key(run, kept), []).append(record["env"]["seconds"] / run.epochs)
 

@@ -159,6 +159,12 @@ class Run:
     vocabulary: str = "public"
     trained_on: str = "private"
 
+    def __new__(cls, **values: Any) -> Self:
+        if unknown := sorted(values.keys() - cls.__dataclass_fields__.keys()):
+            known = ", ".join(cls.__dataclass_fields__)
+            raise ValueError(f"unknown run field {unknown[0]!r}; expected some of {known}")
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         # Tables make tens of thousands of runs, and most fields have their default, which needs no check.
         given = [(name, kinds) for name, kinds, default in _fields(type(self)) if getattr(self, name) is not default]
@@ -173,7 +179,7 @@ class Run:
         allowed.check_decays(self)
         allowed.check_pretraining(self)
         allowed.check_public_examples(self)
-        if self.epsilon is not None or self.noise_multiplier:
+        if self.method != "non_private" and (self.epsilon is not None or self.noise_multiplier):
             accounting.check_match(self.accountant, self.sampler, self.neighbouring_relation)
 
     @property
@@ -231,14 +237,6 @@ class Run:
         if self.epsilon:
             parts.append(f"eps{self.epsilon:g}")
         return "-".join([*parts, f"lr{self.lr:g}", f"seed{self.seed}"])
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The run whose fields are ``values``; a field this version does not know is an error."""
-        known = [f.name for f in fields(cls)]
-        if unknown := sorted(set(values) - set(known)):
-            raise ValueError(f"unknown run field {unknown[0]!r}; expected some of {', '.join(known)}")
-        return cls(**values)
 
 
 @cache
