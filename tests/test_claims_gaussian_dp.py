@@ -40,6 +40,7 @@ def test_a_limit_fails_at_usual_delta_where_one_pair_exceeds_it(monkeypatch):
 def test_of_more_data_the_limit_is_exceeded_by_one_pair():
     """An example that turns its batch's mean around, by an accountant of its own: µ of one batch of k given ones."""
     verdict = BY_NAME["Gaussian DP with µ = 0.51 of a data set 15 times as large"].judge("cpu", None)
+    assert "1e-09" not in verdict.decisive  # which rounding moves by a digit from one processor to another
     assert verdict.status == "fails"
     assert (
         "810,000 examples, δ = 1e-07: ε = 2.57 in the limit, at least 3.33 and at most 3.59 by PLD" in verdict.decisive
